@@ -31,7 +31,7 @@ of the last claim also where the stamp carries 0. `held` is a register of its ow
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from p2pqueue.replica.stamp import RETRY_BITS
@@ -74,7 +74,7 @@ class JobState:
 
     def values(self) -> dict[str, Any]:
         """The columns of the `state` register, by their names on the wire."""
-        return {name: value for name, value in asdict(self).items() if name != "generation"}
+        return {name: getattr(self, name) for name in COLUMNS}
 
 
 COLUMNS: Final = tuple(field.name for field in fields(JobState) if field.name != "generation")
