@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
@@ -167,9 +167,12 @@ def _plain(value: Any, place: _Place) -> Any:
         return _checked_datetime(value, place)
     if is_file(value):
         return _file_marker(value, place)
-    for plain_kind in (str, bytes, float):
-        if isinstance(value, plain_kind):
-            return _plain(plain_kind.__str__(value) if plain_kind is str else plain_kind(value), place)
+    if isinstance(value, str):
+        return _checked_text(str.__str__(value), place)  # not str(value): an enum may say anything there
+    if isinstance(value, bytes):
+        return _checked_length(bytes(value), place)
+    if isinstance(value, float):
+        return float(value)
     raise place.refuse(_is_a(value))
 
 
@@ -214,7 +217,7 @@ def _checked_datetime(value: datetime, place: _Place) -> datetime:
     if value.utcoffset() is None:
         raise place.refuse("is a datetime without a time zone; give it one, as in datetime.now(timezone.utc)")
     try:
-        return value.astimezone(timezone.utc)
+        return value.astimezone(UTC)
     except OverflowError:
         raise place.refuse("is a datetime beyond the years 1 to 9999 in UTC") from None
 

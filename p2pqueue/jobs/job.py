@@ -200,9 +200,7 @@ def requeue(state: JobState, holder: Holder, *, error: str, max_attempts: int, r
     return _queued(state, attempt=state.attempt, error=error, retry_at=retry_at)
 
 
-def recover(
-    state: JobState, worker_id: str, *, max_attempts: int, now: int, held: bool = False, reason: str = WORKER_LOST
-) -> Decision:
+def recover(state: JobState, worker_id: str, *, max_attempts: int, now: int, held: bool = False, reason: str = WORKER_LOST) -> Decision:
     """A worker finds its own job running at its start: the run died with it, and the attempt stays spent."""
     if state.status != "running":
         return _unexpected(state)
