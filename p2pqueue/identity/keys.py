@@ -18,8 +18,8 @@ import blake3
 from nacl.signing import SigningKey
 
 from p2pqueue import wire
-from p2pqueue.config import Home
 from p2pqueue.errors import AlreadyInitialised, BadSignature, DamagedHome, MalformedMessage, NotInitialised
+from p2pqueue.home import Home
 from p2pqueue.identity.certificate import KEY_SIZE, Role, certificate_body, device_id, issue, read_certificate, verify
 from p2pqueue.private import loosened, write_private
 
