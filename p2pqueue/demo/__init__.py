@@ -1,0 +1,1 @@
+"""What does `p2pqueue demo` show, and with which video?"""
