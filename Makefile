@@ -1,0 +1,56 @@
+# What one types to work on p2pqueue. Needs python3 (3.11 or later) and make; everything else is set up here.
+
+PYTHON ?= python3
+VENV ?= .venv
+SEEDS ?= 2000
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+CODE := $(wildcard p2pqueue tests docs examples benchmarks)
+
+.PHONY: help demo test check lint soak fuzz bench test-versions clean
+
+help:  ## lists these targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "p2pqueue needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "No virtual environment could be made (on Debian: apt-get install python3-venv)" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,bench,dev]'
+	@touch $@
+
+demo: $(STAMP)  ## shows the whole story on this machine, with a real video
+	$(BIN)/p2pqueue demo
+
+test: $(STAMP)  ## runs the tests; PYTEST_ARGS are passed on
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: lint test  ## runs all that has to hold before a change lands
+
+lint: $(STAMP)  ## runs ruff, mypy and the import rules
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+soak: $(STAMP)  ## runs the simulator with many seeds, and the tests that kill nodes (SEEDS=N)
+	P2PQUEUE_SOAK_SEEDS=$(SEEDS) $(BIN)/python -m pytest --timeout 0 -m "soak or not soak" tests/simulation tests/integration $(PYTEST_ARGS)
+
+fuzz: $(STAMP)  ## searches for counterexamples for longer than the tests do
+	P2PQUEUE_FUZZ=1 $(BIN)/python -m pytest --timeout 0 tests/property tests/unit/house $(PYTEST_ARGS)
+
+bench: $(STAMP)  ## measures p2pqueue and its peers, writes benchmarks/report.md (BENCH_ARGS=--quick)
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+test-versions: $(STAMP)  ## runs the unit tests on every other Python from 3.11 to 3.13 that is here
+	@for version in 3.11 3.12 3.13; do \
+	  if command -v python$$version >/dev/null && python$$version -c '' 2>/dev/null; then \
+	    $(MAKE) --no-print-directory VENV=$(VENV)-$$version PYTHON=python$$version PYTEST_ARGS='tests/unit $(PYTEST_ARGS)' test || exit 1; \
+	  else echo "Python $$version is not here"; fi; \
+	done
+
+clean:  ## removes what the targets above made
+	rm -rf $(VENV) $(VENV)-3.* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
