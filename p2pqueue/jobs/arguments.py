@@ -145,7 +145,8 @@ class _Place:
     def path(self) -> str:
         text = self.name if self.what == "argument" else ""
         for step in self.steps[:8]:
-            text += f".{step}" if type(step) is str and step.isidentifier() else f"[{step!r}]"
+            shown = f".{step}" if type(step) is str and step.isidentifier() else f"[{step!r}]"
+            text += shown if len(shown) <= 40 else f"{shown[:36]}…"
         return text.removeprefix(".") + ("…" if len(self.steps) > 8 else "")
 
     def refuse(self, reason: str) -> ArgumentError:

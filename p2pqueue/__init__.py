@@ -1,0 +1,88 @@
+"""An offline-first job queue that the devices of one owner share without a server.
+
+Everything here is imported when it is first used: `import p2pqueue` itself costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from p2pqueue.errors import AlreadyInitialised as AlreadyInitialised
+    from p2pqueue.errors import AmbiguousId as AmbiguousId
+    from p2pqueue.errors import ArgumentError as ArgumentError
+    from p2pqueue.errors import BadShard as BadShard
+    from p2pqueue.errors import BadSignature as BadSignature
+    from p2pqueue.errors import Cancelled as Cancelled
+    from p2pqueue.errors import ConfigError as ConfigError
+    from p2pqueue.errors import DamagedHome as DamagedHome
+    from p2pqueue.errors import DiskFull as DiskFull
+    from p2pqueue.errors import HomeBusy as HomeBusy
+    from p2pqueue.errors import HomeInUse as HomeInUse
+    from p2pqueue.errors import InputChanged as InputChanged
+    from p2pqueue.errors import InputUnreadable as InputUnreadable
+    from p2pqueue.errors import JobCancelled as JobCancelled
+    from p2pqueue.errors import JobError as JobError
+    from p2pqueue.errors import JobFailed as JobFailed
+    from p2pqueue.errors import MalformedMessage as MalformedMessage
+    from p2pqueue.errors import MisuseError as MisuseError
+    from p2pqueue.errors import NewerDatabase as NewerDatabase
+    from p2pqueue.errors import NodeNotRunning as NodeNotRunning
+    from p2pqueue.errors import NoSuchJob as NoSuchJob
+    from p2pqueue.errors import NotAllowed as NotAllowed
+    from p2pqueue.errors import NotInitialised as NotInitialised
+    from p2pqueue.errors import P2PQueueError as P2PQueueError
+    from p2pqueue.errors import PayloadUnavailable as PayloadUnavailable
+    from p2pqueue.errors import PeerError as PeerError
+    from p2pqueue.errors import ReadOnlyHome as ReadOnlyHome
+    from p2pqueue.errors import ResultTimeout as ResultTimeout
+    from p2pqueue.errors import Retry as Retry
+    from p2pqueue.errors import UnknownTask as UnknownTask
+    from p2pqueue.errors import WorldError as WorldError
+    from p2pqueue.errors import WrongState as WrongState
+    from p2pqueue.jobs.backoff import Backoff as Backoff
+    from p2pqueue.jobs.handle import Attempt as Attempt
+    from p2pqueue.jobs.handle import Job as Job
+    from p2pqueue.jobs.handle import Progress as Progress
+    from p2pqueue.jobs.queue import Queue as Queue
+    from p2pqueue.jobs.task import Task as Task
+    from p2pqueue.payload.file import File as File
+    from p2pqueue.workers.context import JobContext as JobContext
+    from p2pqueue.workers.context import current_job as current_job
+
+__version__ = "0.1.0"
+
+_ERRORS = (
+    "AlreadyInitialised", "AmbiguousId", "ArgumentError", "BadShard", "BadSignature", "Cancelled", "ConfigError",
+    "DamagedHome", "DiskFull", "HomeBusy", "HomeInUse", "InputChanged", "InputUnreadable", "JobCancelled", "JobError",
+    "JobFailed", "MalformedMessage", "MisuseError", "NewerDatabase", "NoSuchJob", "NodeNotRunning", "NotAllowed",
+    "NotInitialised", "P2PQueueError", "PayloadUnavailable", "PeerError", "ReadOnlyHome", "ResultTimeout", "Retry",
+    "UnknownTask", "WorldError", "WrongState",
+)  # fmt: skip
+_HOME_OF = dict.fromkeys(_ERRORS, "p2pqueue.errors") | {
+    "Attempt": "p2pqueue.jobs.handle",
+    "Backoff": "p2pqueue.jobs.backoff",
+    "File": "p2pqueue.payload.file",
+    "Job": "p2pqueue.jobs.handle",
+    "JobContext": "p2pqueue.workers.context",
+    "Progress": "p2pqueue.jobs.handle",
+    "Queue": "p2pqueue.jobs.queue",
+    "Task": "p2pqueue.jobs.task",
+    "current_job": "p2pqueue.workers.context",
+}
+
+__all__ = ["__version__", *_HOME_OF]  # noqa: PLE0604  the table above is the one list of names
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'p2pqueue' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    found = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

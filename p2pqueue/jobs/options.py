@@ -1,0 +1,161 @@
+"""What can be said about a task, and about one enqueueing of it?
+
+`TaskOptions` is said once, where the task is declared; `EnqueueOptions` with each `.options(…)`. Durations are
+seconds or `timedelta` on the way in, and seconds inside.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, TypedDict
+
+from p2pqueue.errors import ArgumentError, ConfigError
+from p2pqueue.jobs.backoff import Backoff, kind_of, seconds
+
+MAX_ATTEMPTS: Final = 3  # attempts, where neither task nor job says otherwise
+_KEY_LIMIT: Final = 512  # characters of a unique key
+_TITLE_LIMIT: Final = 512  # characters
+
+RetryOn = Iterable[type[BaseException] | str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """How jobs of a task are run, as declared by `@queue.task(…)`.
+
+    :ivar max_attempts: attempts of a job in all, the first one included; default 3. It bounds the runs of one
+        partition: devices that can't see one another may each spend them.
+    :ivar backoff: the wait between attempts; default `Backoff()`: at most 5 s, doubling up to 10 min, fully random.
+    :ivar timeout: seconds that one attempt may take; default none. The attempt then fails.
+    :ivar stall_timeout: seconds that may pass without progress; default none. The attempt then fails.
+    :ivar retry_on: names of the exceptions after which a job is tried again; default every exception. Crashes and
+        timeouts are always tried again.
+    :ivar needs: tags that a worker must offer, or programs on its PATH; default none.
+    :ivar inline: runs an `async def` in the node's own loop instead of a child process; default False. It starts
+        faster, but can't be stopped while it blocks, and a crash of it is a crash of the node.
+    :ivar queue: name of the queue that its jobs go to; default the declaring queue's.
+    :ivar title: title of its jobs; default the task's name.
+    :ivar priority: higher runs first; default 0.
+    :ivar max_input: largest input in bytes that a worker takes for it; default any. Larger jobs wait.
+    :ivar memory_limit: bytes of memory of one attempt; default no limit. Not for inline tasks.
+    """
+
+    max_attempts: int = MAX_ATTEMPTS
+    backoff: Backoff = dataclasses.field(default_factory=Backoff)
+    timeout: float | None = None
+    stall_timeout: float | None = None
+    retry_on: tuple[str, ...] | None = None
+    needs: frozenset[str] = frozenset()
+    inline: bool = False
+    queue: str = "default"
+    title: str | None = None
+    priority: int = 0
+    max_input: int | None = None
+    memory_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ConfigError(f"max_attempts is at least 1, not {self.max_attempts}")
+        for name in ("timeout", "stall_timeout", "max_input", "memory_limit"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} is above 0, not {value}; leave it out for no limit")
+        if self.inline and self.memory_limit is not None:
+            raise ConfigError("an inline task runs in the node itself and can have no memory_limit of its own")
+
+
+class EnqueueOption(TypedDict, total=False):
+    """The options of one enqueueing; see `EnqueueOptions`."""
+
+    priority: int
+    title: str
+    delay: float | timedelta
+    run_at: datetime
+    unique_key: str
+    max_attempts: int
+    timeout: float | timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnqueueOptions:
+    """What one enqueueing asks for; a None leaves it to the task.
+
+    :ivar priority: higher runs first; default the task's.
+    :ivar title: what people see; default the task's name.
+    :ivar delay: seconds or `timedelta` before the job may run; default none.
+    :ivar run_at: moment before which it doesn't run (with its time zone); default none. It may run later.
+    :ivar unique_key: enqueueing a key of the task whose job has not ended gives that job, and makes no second one.
+    :ivar max_attempts: attempts in all; default the task's.
+    :ivar timeout: seconds or `timedelta` that one attempt may take; default the task's.
+    """
+
+    priority: int | None = None
+    title: str | None = None
+    delay: float | None = None
+    run_at: datetime | None = None
+    unique_key: str | None = None
+    max_attempts: int | None = None
+    timeout: float | None = None
+
+    def changed(self, changes: Mapping[str, Any]) -> EnqueueOptions:
+        """These options with some of them changed. Raises `TypeError` for an unknown one, `ArgumentError` for a bad value."""
+        for name in changes:
+            if name not in ENQUEUE_OPTIONS:
+                raise TypeError(f"there is no option {name!r} here; there are {', '.join(ENQUEUE_OPTIONS)}")
+        plain = {name: seconds(value) if isinstance(value, timedelta) else value for name, value in changes.items()}
+        options = dataclasses.replace(self, **plain)
+        options._check()
+        return options
+
+    def due_ms(self, now_ms: int) -> int | None:
+        """When the job may first run, in milliseconds UTC; None for at once."""
+        if self.delay is not None:
+            return now_ms + round(self.delay * 1000)
+        return None if self.run_at is None else round(self.run_at.timestamp() * 1000)
+
+    def _check(self) -> None:
+        if self.delay is not None and self.run_at is not None:
+            raise ArgumentError("a job takes a delay or a run_at, not both")
+        if self.delay is not None and not 0 <= self.delay <= 100 * 366 * 86400:
+            raise ArgumentError(f"a delay lies between 0 seconds and 100 years, not {self.delay!r}")
+        if self.run_at is not None and self.run_at.utcoffset() is None:
+            raise ArgumentError("run_at needs a time zone, as in datetime.now(timezone.utc) + timedelta(hours=1)")
+        if self.max_attempts is not None and not 1 <= self.max_attempts < 1 << 31:
+            raise ArgumentError(f"max_attempts is at least 1, not {self.max_attempts}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ArgumentError(f"a timeout is above 0 seconds, not {self.timeout!r}")
+        if self.priority is not None and not -(1 << 31) <= self.priority < 1 << 31:
+            raise ArgumentError(f"a priority fits 32 bits; {self.priority} doesn't")
+        _check_text("unique_key", self.unique_key, _KEY_LIMIT)
+        _check_text("title", self.title, _TITLE_LIMIT)
+
+
+ENQUEUE_OPTIONS: Final = tuple(field.name for field in dataclasses.fields(EnqueueOptions))
+
+
+def names_of(retry_on: RetryOn | None) -> tuple[str, ...] | None:
+    """The names of exception classes given as classes or names."""
+    if retry_on is None:
+        return None
+    if isinstance(retry_on, (str, type)):
+        raise ConfigError("retry_on is a tuple of exceptions, as in retry_on=(ConnectionError,)")
+    return tuple(name if isinstance(name, str) else kind_of(name) for name in retry_on)
+
+
+def tags_of(needs: Iterable[str]) -> frozenset[str]:
+    """The tags that a task needs. A bare text would be taken apart into letters: it is refused."""
+    if isinstance(needs, str):
+        raise ConfigError(f"needs is a set of tags, as in needs={{{needs!r}}}")
+    return frozenset(needs)
+
+
+def _check_text(name: str, text: str | None, limit: int) -> None:
+    if text is None:
+        return
+    if not isinstance(text, str) or not text or len(text) > limit:
+        raise ArgumentError(f"{name} is a text of 1 to {limit} characters")
+    if not text.isprintable():  # also false for lone surrogates
+        raise ArgumentError(f"{name} holds characters that can't be shown: {text!r}")
