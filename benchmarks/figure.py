@@ -117,8 +117,8 @@ def verdict(figures: Sequence[Figure]) -> str:
     judged = [figure for figure in figures if figure.holds is not None]
     if not missed:
         return f"All {len(judged)} targets that could be judged hold."
-    names = "; ".join(f"{figure.name}: {number(figure.value)} {figure.unit}, target {figure.target.words(figure.peer)}" for figure in missed)
-    return f"{len(missed)} of {len(judged)} targets DO NOT HOLD: {names}"
+    told = [f"{figure.name} is {number(figure.value)} {figure.unit}, target {figure.target.words(figure.peer)}" for figure in missed]
+    return f"{len(missed)} of {len(judged)} targets DO NOT HOLD: {'; '.join(told)}."
 
 
 def as_json(figures: Sequence[Figure]) -> str:

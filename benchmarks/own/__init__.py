@@ -1,0 +1,1 @@
+"""How is p2pqueue itself driven in the benchmark?"""
