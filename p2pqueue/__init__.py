@@ -5,8 +5,7 @@ Everything here is imported when it is first used: `import p2pqueue` itself cost
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers take it for true; importing typing would cost more than all the rest here
 if TYPE_CHECKING:
     from p2pqueue.errors import AlreadyInitialised as AlreadyInitialised
     from p2pqueue.errors import AmbiguousId as AmbiguousId
@@ -71,18 +70,17 @@ _HOME_OF = dict.fromkeys(_ERRORS, "p2pqueue.errors") | {
     "current_job": "p2pqueue.workers.context",
 }
 
-__all__ = ["__version__", *_HOME_OF]  # noqa: PLE0604  the table above is the one list of names
+__all__ = ["__version__", *_HOME_OF]
 
+if not TYPE_CHECKING:  # seen by a type checker, `__getattr__` would make every misspelt name a known one
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'p2pqueue' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
+    def __getattr__(name):
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'p2pqueue' has no attribute {name!r}")
+        from importlib import import_module
 
-    found = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = found
-    return found
+        found = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+        return found
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF})
+    def __dir__():
+        return sorted({*globals(), *_HOME_OF})

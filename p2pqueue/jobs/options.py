@@ -105,7 +105,7 @@ class EnqueueOptions:
         for name in changes:
             if name not in ENQUEUE_OPTIONS:
                 raise TypeError(f"there is no option {name!r} here; there are {', '.join(ENQUEUE_OPTIONS)}")
-        plain = {name: seconds(value) if isinstance(value, timedelta) else value for name, value in changes.items()}
+        plain: dict[str, Any] = {name: seconds(value) if isinstance(value, timedelta) else value for name, value in changes.items()}
         options = dataclasses.replace(self, **plain)
         options._check()
         return options
@@ -152,7 +152,7 @@ def tags_of(needs: Iterable[str]) -> frozenset[str]:
     return frozenset(needs)
 
 
-def _check_text(name: str, text: str | None, limit: int) -> None:
+def _check_text(name: str, text: Any, limit: int) -> None:
     if text is None:
         return
     if not isinstance(text, str) or not text or len(text) > limit:
