@@ -1,0 +1,267 @@
+"""How does a message between replicas look on the wire?
+
+A MessagePack map of short keys with its kind under "k". Unknown kinds decode to None and unknown keys are
+ignored, so that a newer peer may say more. Every list, text and number has its limit. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgpack
+
+from p2pqueue import wire
+from p2pqueue.errors import MalformedMessage
+from p2pqueue.replica.messages import (
+    BUCKETS,
+    HASH_BYTES,
+    MAX_AUTHORS,
+    MAX_ROWS,
+    MAX_RUNS,
+    MAX_WRITES,
+    Ack,
+    Again,
+    Digest,
+    Done,
+    Ended,
+    Heads,
+    Mend,
+    Message,
+    More,
+    Refusal,
+    Refused,
+    RoundId,
+    RowId,
+    Rows,
+    Writes,
+)
+from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
+from p2pqueue.replica.stamp import Stamp, is_wellformed
+from p2pqueue.replica.write import Head, Write
+
+KEY_LIMIT = 512  # characters of a key
+NAME_LIMIT = 64  # characters of the name of a table or a register
+REASON_LIMIT = 200  # characters of a reason
+
+Fields = Mapping[str, Any]
+
+
+def encode(message: Message) -> bytes:
+    """The wire form of a message."""
+    kind, encoder = _ENCODERS[type(message)]
+    packed: bytes = msgpack.packb({"k": kind, **encoder(message)}, use_bin_type=True)
+    return packed
+
+
+def decode(data: bytes | memoryview) -> Message | None:
+    """The message that these bytes stand for, None for a kind that this version doesn't know.
+
+    Raises `MalformedMessage` for anything else that isn't one.
+    """
+    fields = wire.unpack(data)
+    if not isinstance(fields, dict) or not isinstance(fields.get("k"), str):
+        raise MalformedMessage("not a map with a kind")
+    decoder = _DECODERS.get(fields["k"])
+    if decoder is None:
+        return None
+    try:
+        return decoder(fields)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise MalformedMessage(f"a {fields['k']!r} message that isn't one: {type(error).__name__} {error}") from error
+
+
+# --- each kind, out and in --------------------------------------------------------------------------------------
+
+
+def _encode_heads(message: Heads) -> Fields:
+    return {"r": message.round, "y": message.serving, "h": _pack_heads(message.heads), "n": _pack_held(message)}
+
+
+def _decode_heads(fields: Fields) -> Heads:
+    heads = _heads(fields["h"])
+    serving = None if fields.get("y") is None else _round(fields["y"])
+    return Heads(_round(fields["r"]), serving, heads, _held(fields.get("n", []), heads))
+
+
+def _encode_writes(message: Writes) -> Fields:
+    authors, writes = _pack_writes(message.writes)
+    return {"r": message.round, "s": message.session, "i": message.index, "a": authors, "w": writes}
+
+
+def _decode_writes(fields: Fields) -> Writes:
+    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), _writes(fields))
+
+
+def _encode_mend(message: Mend) -> Fields:
+    authors, writes = _pack_writes(message.writes)
+    return {"b": message.bucket, "a": authors, "w": writes, "e": message.answer, "c": message.resume}
+
+
+def _decode_mend(fields: Fields) -> Mend:
+    return Mend(_bucket(fields["b"]), _writes(fields), bool(fields.get("e")), _place(fields.get("c")))
+
+
+_ENCODERS: dict[type[Any], tuple[str, Callable[[Any], Fields]]] = {
+    Heads: ("heads", _encode_heads),
+    Writes: ("writes", _encode_writes),
+    Ack: ("ack", lambda message: {"r": message.round, "i": run_lengths(message.indexes, 0, limit=MAX_RUNS)}),
+    Done: ("done", lambda message: {"r": message.round, "c": message.count, "h": _pack_heads(message.heads)}),
+    Refused: ("refused", lambda message: {"r": message.round, "w": message.refusals}),
+    Again: ("again", lambda message: {"r": message.round}),
+    Rows: ("rows", lambda message: {"r": message.round, "w": message.rows}),
+    Ended: ("ended", lambda message: {"r": message.round, "w": message.rows}),
+    Digest: ("digest", lambda message: {"h": _pack_heads(message.heads), "b": message.buckets}),
+    Mend: ("mend", _encode_mend),
+    More: ("more", lambda message: {"b": message.bucket, "c": message.after}),
+}
+
+_DECODERS: dict[str, Callable[[Fields], Message]] = {
+    "heads": _decode_heads,
+    "writes": _decode_writes,
+    "ack": lambda fields: Ack(_round(fields["r"]), from_run_lengths(_numbers(fields["i"]), 0)),
+    "done": lambda fields: Done(_round(fields["r"]), _number(fields["c"]), _heads(fields["h"])),
+    "refused": lambda fields: Refused(_round(fields["r"]), _refusals(fields["w"])),
+    "again": lambda fields: Again(_round(fields["r"])),
+    "rows": lambda fields: Rows(_round(fields["r"]), _rows(fields["w"])),
+    "ended": lambda fields: Ended(_round(fields["r"]), _rows(fields["w"])),
+    "digest": lambda fields: Digest(_heads(fields["h"]), _bytes(fields["b"], BUCKETS * HASH_BYTES)),
+    "mend": _decode_mend,
+    "more": lambda fields: More(_bucket(fields["b"]), _place(fields.get("c"))),
+}
+
+
+# --- parts of messages ------------------------------------------------------------------------------------------
+
+
+def _pack_heads(heads: Mapping[bytes, Head]) -> list[Any]:
+    return [[author, head.seq, head.tag] for author, head in heads.items()]
+
+
+def _heads(raw: Any) -> dict[bytes, Head]:
+    entries = _list(raw, MAX_AUTHORS)
+    return {_bytes(author, 16): Head(_number(seq), _bytes(tag, 0, 32)) for author, seq, tag, *_ in entries}
+
+
+def _held(raw: Any, heads: Mapping[bytes, Head]) -> dict[bytes, Spans]:
+    held = {}
+    for author, coded, *_ in _list(raw, MAX_AUTHORS):
+        above = heads[author].seq if author in heads else 0
+        held[_bytes(author, 16)] = from_run_lengths(_numbers(coded), above)
+    return held
+
+
+def _pack_held(message: Heads) -> list[Any]:
+    packed = []
+    for author, spans in message.held.items():
+        above = message.heads[author].seq if author in message.heads else 0
+        packed.append([author, run_lengths(spans, above, limit=max(1, MAX_RUNS // max(1, len(message.held))))])
+    return packed
+
+
+def _round(raw: Any) -> RoundId:
+    session, number, *_ = raw
+    return RoundId(_bytes(session, 8), _number(number))
+
+
+def _pack_writes(writes: Sequence[Write]) -> tuple[list[bytes], list[Any]]:
+    authors: dict[bytes, int] = {}
+    packed = []
+    for write in writes:
+        stamp = write.stamp
+        author = authors.setdefault(stamp.author, len(authors))
+        entry: list[Any] = [write.table, write.key, write.register, *stamp[:4], author, write.seq]
+        entry.append(write.values if write.body is None else None)
+        if write.body is not None:
+            entry += (write.body, write.signature)
+        packed.append(entry)
+    return list(authors), packed
+
+
+def _writes(fields: Mapping[str, Any], limit: int = MAX_WRITES) -> tuple[Write, ...]:
+    authors = [_bytes(author, 16) for author in _list(fields["a"], limit)]
+    return tuple(_write(entry, authors) for entry in _list(fields["w"], limit))
+
+
+def _write(entry: Any, authors: Sequence[bytes]) -> Write:
+    table, key, register, generation, rank, claim, hlc, author, seq, values, *signed = entry
+    for number in (generation, rank, claim, hlc, author, seq):
+        if type(number) is not int:
+            raise ValueError("a number that is none")
+    if author < 0 or seq < 1 or seq >= 1 << 63:
+        raise ValueError("a number out of range")
+    stamp = Stamp(generation, rank, claim, hlc, authors[author])
+    if not is_wellformed(stamp):
+        raise ValueError("a stamp out of range")
+    body, signature = ([*signed, None, None])[:2]
+    if body is None:
+        columns = tuple(_list(values, 256))
+        if not all(map(_is_plain, columns)):
+            raise ValueError("a column that holds no plain value")
+    elif type(body) is bytes and (signature is None or (type(signature) is bytes and len(signature) == 64)):
+        columns = ()
+    else:
+        raise ValueError("a body or a signature that is none")
+    return Write(_text(table, NAME_LIMIT), _text(key, KEY_LIMIT), _text(register, NAME_LIMIT), stamp, seq, columns, body, signature)
+
+
+def _is_plain(value: Any) -> bool:
+    """Says whether SQLite keeps the value as it is: it has no NaN and 64 bits for a number."""
+    kind = type(value)
+    if kind is int:
+        return -(1 << 63) <= int(value) < 1 << 63
+    return value is None or kind is str or kind is bytes or (kind is float and value == value)
+
+
+def _rows(raw: Any) -> tuple[RowId, ...]:
+    return tuple(
+        RowId(_text(table, NAME_LIMIT), _text(key, KEY_LIMIT), _bytes(author, 16), _number(seq))
+        for table, key, author, seq, *_ in _list(raw, MAX_ROWS)
+    )
+
+
+def _refusals(raw: Any) -> tuple[Refusal, ...]:
+    return tuple(
+        Refusal(_bytes(author, 16), _number(seq), str(reason)[:REASON_LIMIT]) for author, seq, reason, *_ in _list(raw, MAX_WRITES)
+    )
+
+
+def _place(raw: Any) -> tuple[str, str] | None:
+    if raw is None:
+        return None
+    table, key, *_ = raw
+    return _text(table, NAME_LIMIT), _text(key, KEY_LIMIT)
+
+
+def _bucket(raw: Any) -> int:
+    if _number(raw) >= BUCKETS:
+        raise ValueError("no such bucket")
+    return int(raw)
+
+
+def _list(raw: Any, limit: int) -> list[Any]:
+    if not isinstance(raw, list) or len(raw) > limit:
+        raise ValueError(f"not a list of at most {limit}")
+    return raw
+
+
+def _numbers(raw: Any) -> list[int]:
+    return [_number(number) for number in _list(raw, 2 * MAX_RUNS)]
+
+
+def _number(raw: Any) -> int:
+    if type(raw) is not int or not 0 <= raw < 1 << 63:
+        raise ValueError("a number out of range")
+    return raw
+
+
+def _bytes(raw: Any, shortest: int, longest: int = 0) -> bytes:
+    if not isinstance(raw, bytes) or not shortest <= len(raw) <= max(shortest, longest):
+        raise ValueError("bytes of another length")
+    return raw
+
+
+def _text(raw: Any, limit: int) -> str:
+    if not isinstance(raw, str) or len(raw) > limit:
+        raise ValueError(f"not a text of at most {limit} characters")
+    return raw

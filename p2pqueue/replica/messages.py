@@ -1,0 +1,160 @@
+"""What do two replicas say to one another? Pure; `codec` gives the wire form.
+
+A *round* carries one side's missing writes to it. The side that receives opens it: `Heads` says what it
+counts and holds; `Writes` follow, each answered by an `Ack` once durable; `Done` moves its heads. Rounds of
+both directions run side by side. `RoundId` names the receiver's session and counts its rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.write import Head, Write
+
+MAX_WRITES = 200  # writes in one message
+MAX_BYTES = 48 * 1024  # bytes of writes in one message, unless it is one larger write
+MAX_WRITE_BYTES = 160 * 1024  # bytes of one write
+MAX_RUNS = 4_000  # runs of held numbers told for one author; the rest is sent again, which does no harm
+MAX_AUTHORS = 4_096  # authors named in one message
+MAX_ROWS = 500  # rows named in one message
+BUCKETS = 256  # buckets of a digest
+HASH_BYTES = 8  # bytes of the digest of one bucket
+
+
+class RoundId(NamedTuple):
+    """The nonce of the receiver's session, and the number of its round."""
+
+    session: bytes
+    number: int
+
+
+class RowId(NamedTuple):
+    """A row and its creating write."""
+
+    table: str
+    key: str
+    author: bytes
+    seq: int
+
+
+class Refusal(NamedTuple):
+    """A write that was not taken in, and why."""
+
+    author: bytes
+    seq: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Opens a round, or (with the number of the round that is open) tells how far its sender has come.
+
+    `serving` is the round of the other side that the sender serves; None asks for that side's heads.
+    """
+
+    round: RoundId
+    serving: RoundId | None
+    heads: Mapping[bytes, Head]
+    held: Mapping[bytes, Spans] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Writes:
+    """The `index`-th message of writes in a round, counted from 1. `session` is the sender's own."""
+
+    round: RoundId
+    session: bytes
+    index: int
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True)
+class Ack:
+    """These messages of the round are durable here."""
+
+    round: RoundId
+    indexes: Spans
+
+
+@dataclass(frozen=True)
+class Done:
+    """Messages 1 to `count` of the round hold all that was missing below `heads`."""
+
+    round: RoundId
+    count: int
+    heads: Mapping[bytes, Head]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """These writes of the round were refused: it ends for both sides."""
+
+    round: RoundId
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True)
+class Again:
+    """The sender can't finish this round (a head of its own fell); open another."""
+
+    round: RoundId
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Live rows that the sender has held for more than a day: have any of them ended?"""
+
+    round: RoundId
+    rows: tuple[RowId, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Of the rows asked after, those whose creating write is counted here and which are no longer here."""
+
+    round: RoundId
+    rows: tuple[RowId, ...]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """The digests of all buckets, taken in one read transaction at these heads with no loose write."""
+
+    heads: Mapping[bytes, Head]
+    buckets: bytes
+
+
+@dataclass(frozen=True)
+class Mend:
+    """A page of the writes of one bucket, from the key `after` on; `answer` if it replies to the other's page.
+
+    The other side merges them, answers with what it has above them, and asks for the next page by `resume`.
+    """
+
+    bucket: int
+    writes: tuple[Write, ...]
+    answer: bool = False
+    resume: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class More:
+    """Asks for the writes of a bucket, from behind the row `after` on (None: from its beginning)."""
+
+    bucket: int
+    after: tuple[str, str] | None = None
+
+
+Message = Heads | Writes | Ack | Done | Refused | Again | Rows | Ended | Digest | Mend | More
+
+
+def write_size(write: Write) -> int:
+    """About how many bytes a write takes in a message."""
+    size = 64 + len(write.key) + len(write.body or b"") + len(write.signature or b"")
+    if write.body is None:
+        for value in write.values:
+            size += len(value) * (3 if isinstance(value, str) else 1) + 3 if isinstance(value, (str, bytes)) else 9
+    return size
