@@ -140,7 +140,10 @@ RUNS = Table(
             creating=True,
         ),
     ),
-    indexes=("CREATE INDEX runs_by_job ON runs(job_id, started_at)",),
+    indexes=(
+        "CREATE INDEX runs_by_job ON runs(job_id, started_at)",
+        "CREATE INDEX runs_running ON runs(worker_id) WHERE status = 'running'",
+    ),
     ended="status <> 'running'",
     ended_at="coalesce(ended_at, started_at)",
 )

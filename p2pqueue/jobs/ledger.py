@@ -1,0 +1,258 @@
+"""Which transactions does somebody who asks for jobs make?
+
+Each function takes the `Writer` of an open transaction and plain values, and returns plain values: the same one
+runs in a program, on the command line and inside a node. What workers write stands in `workers/settle.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from p2pqueue import wire
+from p2pqueue.errors import NoSuchJob, WrongState
+from p2pqueue.jobs import job as lattice
+from p2pqueue.jobs.job import JobState, Refused, Transition
+from p2pqueue.replica.stamp import Stamp, generation
+from p2pqueue.replica.writer import Put, Writer
+
+DAY_MS = 86_400_000
+STATE_COLUMNS = (
+    "coalesce(state_generation, spec_generation), coalesce(state_status, 'queued'), coalesce(attempt, 0), coalesce(claim, 0), "
+    "worker_id, worker_label, claimed_at, finished_at, retry_at, result_id, error, checkpoint_stamp"
+)
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A file argument: where its original lies on this device, or the capability of what is shared already."""
+
+    parameter: str
+    name: str
+    size: int
+    path: str | None = None
+    capability: str | None = None
+    mtime_ns: int | None = None  # of the original when it was enqueued
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A job to enqueue. A None means what the worker's task says; times are milliseconds UTC, durations seconds."""
+
+    task: str
+    args: bytes
+    queue: str = "default"
+    title: str | None = None
+    priority: int = 0
+    max_attempts: int | None = None
+    timeout: float | None = None
+    stall_timeout: float | None = None
+    backoff: str | None = None
+    retry_on: str | None = None
+    run_at: int | None = None
+    needs: str | None = None
+    unique_key: str | None = None
+    owner: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    files: tuple[NewFile, ...] = ()
+    manifest: str | None = None  # of the one file, or the bundle of several, once sealed
+    space: str = ""
+
+
+@dataclass(frozen=True)
+class EnqueuedJob:
+    """What became of an enqueue: the job's id, and whether it was made now (a unique key may have had one)."""
+
+    id: str
+    created: bool
+
+
+_NO_OPTIONS = wire.pack({})
+
+
+def enqueue(writer: Writer, new: NewJob) -> EnqueuedJob:
+    """Writes one job; with a unique key whose job has not ended, gives that job."""
+    if new.unique_key is None:
+        job_id, life = writer.new_id(), 0
+    else:
+        job_id = unique_id(new.space, new.task, new.unique_key)
+        life, standing = _life_for(writer.connection, job_id)
+        if standing is not None:
+            _attach_input(writer, job_id, standing, new)
+            return EnqueuedJob(job_id, created=False)
+    stamp = writer.put("jobs", job_id, "spec", _spec(writer, new), generation=generation(life))
+    _put_tune(writer, job_id, new, life)
+    if new.files:
+        put_input(writer, job_id, stamp, new.files, new.manifest)
+    return EnqueuedJob(job_id, created=True)
+
+
+def enqueue_many(writer: Writer, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
+    """Writes many jobs in one transaction; the plain ones (no unique key, no file) in one batch."""
+    answers: list[EnqueuedJob] = []
+    specs: list[Put] = []
+    tunes: list[Put] = []
+    for new in jobs:
+        if new.unique_key is not None or new.files:
+            answers.append(enqueue(writer, new))
+            continue
+        job_id = writer.new_id()
+        specs.append(Put(job_id, "spec", _spec(writer, new), generation=0))
+        if new.title or new.priority:
+            tunes.append(Put(job_id, "tune", (new.title, new.priority), generation=0))
+        answers.append(EnqueuedJob(job_id, created=True))
+    if specs:
+        writer.put_many("jobs", specs + tunes)
+    return answers
+
+
+def cancel(writer: Writer, job_id: str) -> None:
+    """Ends a job that has not ended. Raises `WrongState` with its state otherwise."""
+    state, _ = state_of(writer.connection, job_id)
+    _take(writer, job_id, lattice.cancel(state, now=writer.now))
+
+
+def hold(writer: Writer, job_id: str) -> None:
+    """Pauses a job: it is not claimed, and a running handler is stopped and its job released."""
+    state, _ = state_of(writer.connection, job_id)
+    _refuse(job_id, lattice.check_hold(state))
+    writer.put("jobs", job_id, "hold", {"held": 1})
+
+
+def resume(writer: Writer, job_id: str) -> None:
+    """Lets a paused job run again."""
+    state, held = state_of(writer.connection, job_id)
+    _refuse(job_id, lattice.check_resume(state, held=held))
+    writer.put("jobs", job_id, "hold", {"held": 0})
+
+
+def retry(writer: Writer, job_id: str, *, fresh: bool = False, retention_ms: int = 7 * DAY_MS) -> str:
+    """Makes a job that has ended run again, from its checkpoint unless `fresh`; gives its id.
+
+    A job that ended more than retention − 1 day ago may be gone elsewhere: it is enqueued anew, under a new id.
+    """
+    state, _ = state_of(writer.connection, job_id)
+    transition = lattice.retry(state, fresh=fresh)
+    if isinstance(transition, Transition) and (state.finished_at or writer.now) < writer.now - (retention_ms - DAY_MS):
+        return _enqueue_again(writer, job_id)
+    _take(writer, job_id, transition)
+    return job_id
+
+
+def delete(writer: Writer, job_id: str) -> None:
+    """Deletes a job and forgets its inputs here; a running handler is stopped."""
+    state_of(writer.connection, job_id)
+    writer.delete("jobs", job_id)
+    writer.connection.execute("DELETE FROM inputs WHERE job_id = ?", (job_id,))
+
+
+def put_input(writer: Writer, job_id: str, spec: Stamp, files: Sequence[NewFile], manifest: str | None) -> None:
+    """Names the input of a job: without a manifest as long as it is not sealed, and keeps where its originals lie."""
+    name = files[0].name if len(files) == 1 else f"{len(files)} files"
+    values = {
+        "input_manifest": manifest,
+        "input_name": name,
+        "input_size": sum(each.size for each in files),
+        "for_spec": f"{spec.hlc}:{spec.author.hex()}",
+    }
+    writer.put("jobs", job_id, "input", values)
+    writer.connection.executemany(
+        "INSERT OR REPLACE INTO inputs (job_id, parameter, name, size, path, capability, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(job_id, each.parameter, each.name, each.size, each.path, each.capability, each.mtime_ns) for each in files],
+    )
+
+
+def state_of(connection: sqlite3.Connection, job_id: str) -> tuple[JobState, bool]:
+    """The state of a job, and whether it is held. Raises `NoSuchJob`."""
+    query = f"SELECT coalesce(held, 0), {STATE_COLUMNS} FROM jobs WHERE id = ? AND live = 1 AND status IS NOT NULL"
+    row = connection.execute(query, (job_id,)).fetchone()
+    if row is None:
+        raise NoSuchJob(f"no job has the id {job_id!r}; `p2pqueue list` shows them")
+    return JobState(*row[1:]), bool(row[0])
+
+
+def put_state(job_id: str, step: Transition) -> Put:
+    """The write that takes a step of the lattice."""
+    state = step.state
+    values = (
+        state.status, state.attempt, state.claim, state.worker_id, state.worker_label, state.claimed_at,
+        state.finished_at, state.retry_at, state.result_id, state.error, state.checkpoint_stamp,
+    )  # fmt: skip
+    return Put(job_id, "state", values, generation=state.generation, rank=step.rank, claim=step.claim, earliest=step.earliest)
+
+
+def unique_id(space: str, task: str, key: str) -> str:
+    """The id of the job that a unique key stands for: the same on every device, so that twins are one job (UUIDv8)."""
+    digest = hashlib.blake2b(wire.pack([space, task, key]), digest_size=16, person=b"p2pqueue-unique").digest()
+    number = int.from_bytes(digest, "big") & ~(0xF << 76) & ~(0x3 << 62) | 0x8 << 76 | 0x2 << 62
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _spec(writer: Writer, new: NewJob) -> tuple[Any, ...]:
+    return (
+        new.queue, new.task, new.args, new.max_attempts, new.timeout, new.stall_timeout, new.backoff, new.retry_on,
+        new.run_at, new.needs, None, new.unique_key, None, None, new.owner or writer.device_id, writer.device_id,
+        writer.now, wire.pack(new.options) if new.options else _NO_OPTIONS,
+    )  # fmt: skip
+
+
+def _put_tune(writer: Writer, job_id: str, new: NewJob, life: int) -> None:
+    if new.title or new.priority:
+        writer.put("jobs", job_id, "tune", {"title": new.title, "priority": new.priority}, generation=generation(life))
+
+
+def _life_for(connection: sqlite3.Connection, job_id: str) -> tuple[int, Stamp | None]:
+    """The life that a new job of this id would open; and the stamp of the spec where one stands that has not ended."""
+    row = connection.execute(
+        "SELECT live, status, spec_generation, spec_hlc, spec_author FROM jobs WHERE id = ? AND spec_generation IS NOT NULL", (job_id,)
+    ).fetchone()
+    (highest,) = connection.execute("SELECT max(generation) FROM changes WHERE tbl = 'jobs' AND key = ?", (job_id,)).fetchone()
+    if row is not None and row[0] and row[1] in ("queued", "running", "paused"):
+        return 0, Stamp(row[2], 0, 0, row[3], row[4])
+    return (0 if highest is None else (highest >> 16) + 1), None
+
+
+def _attach_input(writer: Writer, job_id: str, spec: Stamp, new: NewJob) -> None:
+    (has_input,) = writer.connection.execute("SELECT coalesce(input_counts, 0) FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    if new.files and not has_input:
+        put_input(writer, job_id, spec, new.files, new.manifest)
+
+
+def _take(writer: Writer, job_id: str, decision: Transition | Refused) -> None:
+    if isinstance(decision, Refused):
+        raise WrongState(decision.about(job_id))
+    puts = [put_state(job_id, decision)]
+    if decision.clears_checkpoint:
+        puts.append(Put(job_id, "checkpoint", (None,), generation=decision.generation))
+    writer.put_many("jobs", puts)
+    if decision.clears_hold:
+        writer.put("jobs", job_id, "hold", {"held": 0})
+
+
+def _refuse(job_id: str, refused: Refused | None) -> None:
+    if refused is not None:
+        raise WrongState(refused.about(job_id))
+
+
+def _enqueue_again(writer: Writer, job_id: str) -> str:
+    columns = "queue, task, args, max_attempts, timeout, stall_timeout, backoff, retry_on, needs, unique_key, owner, options, title, priority"
+    row = writer.connection.execute(f"SELECT {columns}, CASE WHEN input_counts THEN input_manifest END FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    files = tuple(
+        NewFile(*each)
+        for each in writer.connection.execute("SELECT parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id = ?", (job_id,))
+    )
+    new_id = writer.new_id()
+    new = NewJob(
+        queue=row[0], task=row[1], args=row[2], max_attempts=row[3], timeout=row[4], stall_timeout=row[5], backoff=row[6],
+        retry_on=row[7], needs=row[8], owner=row[10], options=wire.unpack(row[11]), title=row[12], priority=row[13] or 0,
+        files=files, manifest=row[14],
+    )  # fmt: skip
+    stamp = writer.put("jobs", new_id, "spec", _spec(writer, new), generation=0)
+    _put_tune(writer, new_id, new, 0)
+    if files:
+        put_input(writer, new_id, stamp, files, new.manifest)
+    return new_id

@@ -1,0 +1,73 @@
+"""What does this device remember of its own jobs that never replicates?
+
+Where the originals of inputs lie, which tasks a node here has had, and what the running node can do.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from p2pqueue.jobs.waiting import Ability
+
+LOCAL_TABLES = (
+    # `problem`: what stood in the way of the last try to seal or run it, in words.
+    """CREATE TABLE IF NOT EXISTS inputs (
+        job_id TEXT NOT NULL, parameter TEXT NOT NULL, name TEXT NOT NULL, size INTEGER NOT NULL,
+        path TEXT, capability TEXT, mtime_ns INTEGER, problem TEXT,
+        PRIMARY KEY (job_id, parameter)) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS inputs_unsealed ON inputs(job_id) WHERE capability IS NULL",
+    "CREATE TABLE IF NOT EXISTS tasks (name TEXT PRIMARY KEY, queue TEXT NOT NULL, description TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS worker (one INTEGER PRIMARY KEY CHECK (one = 1), ability TEXT NOT NULL)",
+)
+
+
+def remember_tasks(connection: sqlite3.Connection, descriptions: list[dict[str, Any]]) -> None:
+    """Keeps what a node's tasks look like, so that `enqueue` and `tasks` know them without a node."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO tasks (name, queue, description) VALUES (?, ?, ?)",
+        [(each["name"], each["queue"], json.dumps(each)) for each in descriptions],
+    )
+
+
+def known_tasks(connection: sqlite3.Connection) -> dict[str, dict[str, Any]]:
+    """The descriptions of all tasks that a node here has had, by name."""
+    return {name: json.loads(text) for name, text in connection.execute("SELECT name, description FROM tasks ORDER BY name")}
+
+
+def remember_ability(connection: sqlite3.Connection, known: Ability) -> None:
+    """Keeps what the running node can do."""
+    text = json.dumps(
+        {
+            "label": known.label,
+            "tasks": sorted(known.tasks),
+            "tags": sorted(known.tags),
+            "max_input": known.max_input,
+            "max_input_by_task": known.max_input_by_task,
+            "needs_by_task": {task: sorted(needs) for task, needs in known.needs_by_task.items()},
+            "programs": sorted(known.programs),
+            "allow_exec": known.allow_exec,
+            "exec_tasks": sorted(known.exec_tasks),
+        }
+    )
+    connection.execute("INSERT OR REPLACE INTO worker (one, ability) VALUES (1, ?)", (text,))
+
+
+def ability(connection: sqlite3.Connection) -> Ability | None:
+    """What the node that runs, or ran last, on this home can do."""
+    row = connection.execute("SELECT ability FROM worker").fetchone()
+    if row is None:
+        return None
+    known = json.loads(row[0])
+    return Ability(
+        label=known["label"],
+        tasks=frozenset(known["tasks"]),
+        tags=frozenset(known["tags"]),
+        max_input=known["max_input"],
+        max_input_by_task=known["max_input_by_task"],
+        needs_by_task={task: frozenset(needs) for task, needs in known["needs_by_task"].items()},
+        programs=frozenset(known["programs"]),
+        allow_exec=known["allow_exec"],
+        exec_tasks=frozenset(known["exec_tasks"]),
+    )

@@ -1,0 +1,234 @@
+"""What does this replica know of its jobs? Reading only, on any SQLite connection to it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from p2pqueue.errors import AmbiguousId, NoSuchJob
+from p2pqueue.jobs.local import ability, known_tasks
+from p2pqueue.jobs.waiting import Demand, Situation, reason
+
+STATUSES = ("queued", "running", "paused", "succeeded", "failed", "cancelled")
+TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One job as its row shows it. Times are milliseconds UTC, durations seconds."""
+
+    id: str
+    queue: str
+    task: str
+    title: str | None
+    priority: int
+    status: str
+    progress: float
+    phase: str | None
+    attempt: int
+    max_attempts: int | None
+    claim: int
+    worker_id: str | None
+    worker_label: str | None
+    created_at: int
+    run_at: int | None
+    claimed_at: int | None
+    heartbeat_at: int | None
+    finished_at: int | None
+    retry_at: int | None
+    updated_at: int
+    result_id: str | None
+    error: str | None
+    timeout: float | None
+    stall_timeout: float | None
+    backoff: str | None
+    retry_on: str | None
+    needs: str | None
+    unique_key: str | None
+    on_device: str | None
+    group_id: str | None
+    owner: str | None
+    enqueued_by: str | None
+    input_name: str | None
+    input_size: int | None
+    input_manifest: str | None
+    held: int
+    state_status: str | None
+    generation: int
+    problem: str | None
+    input_here: int
+
+    @property
+    def ended(self) -> bool:
+        """Says whether the job has succeeded, failed or been cancelled."""
+        return self.status in TERMINAL
+
+    @property
+    def demand(self) -> Demand:
+        """What this job asks of a worker."""
+        ready = self.input_size is None or self.input_manifest is not None or bool(self.input_here)
+        return Demand(self.task, frozenset(json.loads(self.needs or "[]")), self.input_size, ready)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One attempt of a job. Times are milliseconds UTC, `duration` seconds."""
+
+    id: str
+    job_id: str
+    attempt: int
+    worker_id: str | None
+    worker_label: str | None
+    started_at: int
+    ended_at: int | None
+    status: str
+    result: bytes | None
+    output_manifest: str | None
+    error: str | None
+    traceback: str | None
+    log_tail: str | None
+    duration: float | None
+    trigger: str | None
+    metadata: bytes | None
+
+    @property
+    def log_key(self) -> tuple[str, int, int]:
+        """The (job, generation, claim) under which the attempt's log file lies."""
+        job_id, generation, claim, _ = self.id.rsplit("/", 3)
+        return job_id, int(generation), int(claim)
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Which jobs are asked for; None leaves a column open. `since` is milliseconds UTC."""
+
+    status: str | None = None
+    queue: str | None = None
+    task: str | None = None
+    device: str | None = None
+    since: int | None = None
+    limit: int | None = 50
+
+
+_STORED = {
+    "priority": "coalesce(priority, 0)",
+    "attempt": "coalesce(attempt, 0)",
+    "claim": "coalesce(claim, 0)",
+    "held": "coalesce(held, 0)",
+    "phase": "phase",
+    "input_manifest": "CASE WHEN input_counts THEN input_manifest END",
+    "input_name": "CASE WHEN input_counts THEN input_name END",
+    "input_size": "CASE WHEN input_counts THEN input_size END",
+    "generation": "coalesce(state_generation, spec_generation)",
+    "problem": "(SELECT max(problem) FROM inputs WHERE inputs.job_id = jobs.id)",
+    "input_here": "EXISTS (SELECT 1 FROM inputs WHERE inputs.job_id = jobs.id)",
+}
+_JOB_COLUMNS = ", ".join(_STORED.get(each.name, each.name) for each in fields(JobRow))
+_RUN_COLUMNS = ", ".join(each.name for each in fields(RunRow))
+_LIVE_FIRST = "CASE WHEN status IN ('succeeded', 'failed', 'cancelled') THEN 1 ELSE 0 END, created_at DESC, id DESC"
+
+
+def get(connection: sqlite3.Connection, job_id: str) -> JobRow | None:
+    """The job of that id, or None."""
+    row = connection.execute(f"SELECT {_JOB_COLUMNS} FROM jobs WHERE id = ? AND live = 1 AND status IS NOT NULL", (job_id,)).fetchone()
+    return JobRow(*row) if row else None
+
+
+def find(connection: sqlite3.Connection, prefix: str) -> JobRow:
+    """The one job whose id begins with `prefix`.
+
+    Raises `NoSuchJob` and `AmbiguousId`.
+    """
+    query = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE id >= ? AND id < ? AND live = 1 AND status IS NOT NULL LIMIT 3"
+    folded = prefix.strip().lower()
+    found = connection.execute(query, (folded, folded + "\U0010ffff")).fetchall() if folded else []
+    exact = [row for row in found if row[0] == folded]
+    if len(exact or found) == 1:
+        return JobRow(*(exact or found)[0])
+    if not found:
+        raise NoSuchJob(f"no job has the id {prefix!r}; `p2pqueue list` shows them")
+    raise AmbiguousId(f"several jobs begin with {prefix!r} ({', '.join(row[0] for row in found)} …); type more of the id")
+
+
+def select(connection: sqlite3.Connection, wanted: JobFilter = JobFilter()) -> list[JobRow]:  # noqa: B008
+    """The jobs that match, live ones first, then the newest."""
+    clauses, values = _conditions(wanted)
+    limit = "" if wanted.limit is None else f" LIMIT {int(wanted.limit)}"
+    if wanted.status is not None or wanted.limit is None:
+        query = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE {clauses} ORDER BY {_LIVE_FIRST}{limit}"
+        return [JobRow(*row) for row in connection.execute(query, values)]
+    return _live_then_ended(connection, clauses, values, wanted.limit)
+
+
+def _live_then_ended(connection: sqlite3.Connection, clauses: str, values: list[Any], limit: int) -> list[JobRow]:
+    # Two queries, each along jobs_by_status or the primary key: one sort over a million ended jobs takes seconds.
+    found: list[JobRow] = []
+    for statuses in (("queued", "running", "paused"), ("succeeded", "failed", "cancelled")):
+        merged: list[JobRow] = []
+        for status in statuses:
+            query = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE status = ? AND {clauses} ORDER BY id DESC LIMIT ?"
+            merged += (JobRow(*row) for row in connection.execute(query, [status, *values, limit - len(found)]))
+        found += sorted(merged, key=lambda row: (row.created_at, row.id), reverse=True)[: limit - len(found)]
+    return found
+
+
+def _conditions(wanted: JobFilter) -> tuple[str, list[Any]]:
+    clauses, values = ["live = 1", "status IS NOT NULL"], []
+    for column, value in (("status", wanted.status), ("queue", wanted.queue), ("task", wanted.task)):
+        if value is not None:
+            clauses.append(f"{column} = ?")
+            values.append(value)
+    if wanted.device is not None:
+        clauses.append("(worker_id = ? OR worker_label = ?)")
+        values += [wanted.device, wanted.device]
+    if wanted.since is not None:
+        clauses.append("created_at >= ?")
+        values.append(wanted.since)
+    return " AND ".join(clauses), values
+
+
+def runs_of(connection: sqlite3.Connection, job_id: str) -> list[RunRow]:
+    """The attempts of a job, the first first."""
+    query = f"SELECT {_RUN_COLUMNS} FROM runs WHERE job_id = ? ORDER BY started_at, id"
+    return [RunRow(*row) for row in connection.execute(query, (job_id,))]
+
+
+def run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:
+    """One attempt by its id (`result_id` of a job that succeeded)."""
+    row = connection.execute(f"SELECT {_RUN_COLUMNS} FROM runs WHERE id = ?", (run_id,)).fetchone()
+    return RunRow(*row) if row else None
+
+
+def spec_of(connection: sqlite3.Connection, job_id: str) -> tuple[bytes, bytes]:
+    """The arguments and the options of a job, as packed."""
+    row = connection.execute("SELECT args, options FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    if row is None:
+        raise NoSuchJob(f"no job has the id {job_id!r}")
+    return row[0], row[1]
+
+
+def counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many jobs have each status, from the counters."""
+    found = dict.fromkeys(STATUSES, 0)
+    found.update(connection.execute("SELECT status, n FROM counts WHERE tbl = 'jobs' AND n > 0 AND status IS NOT NULL"))
+    return found
+
+
+def why(connection: sqlite3.Connection, row: JobRow, *, node_running: bool, now: int | None = None) -> str | None:
+    """Why the job does not run now, in one sentence; None where it runs or has ended."""
+    situation = Situation(row.status, row.demand, row.run_at, row.retry_at, row.error, row.problem)
+    at = int(time.time() * 1000) if now is None else now
+    return reason(situation, ability(connection) if node_running else None, at, known_tasks=known_tasks(connection))
+
+
+def statuses(connection: sqlite3.Connection, ids: Iterable[str]) -> Iterator[tuple[str, str | None, int, int, str | None, str | None]]:
+    """(id, status or None where deleted, generation, claim, worker, result run) of those jobs that have a row."""
+    yield from connection.execute(
+        "SELECT id, CASE WHEN live = 1 THEN status END, coalesce(state_generation, spec_generation), coalesce(claim, 0), worker_id, result_id "
+        "FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(ids)),),
+    )

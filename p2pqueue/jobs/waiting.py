@@ -1,0 +1,93 @@
+"""Why does a job wait, and may this worker take it?
+
+One sentence each, the same for the claim, the command line and the log. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+
+@dataclass(frozen=True)
+class Ability:
+    """What a worker can do: its registered tasks, its tags, and the largest input it takes (bytes)."""
+
+    label: str
+    tasks: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
+    max_input: int | None = None
+    max_input_by_task: dict[str, int] = field(default_factory=dict)
+    needs_by_task: dict[str, frozenset[str]] = field(default_factory=dict)
+    programs: frozenset[str] = frozenset()  # needs that programs on PATH meet
+    allow_exec: bool = False
+    exec_tasks: frozenset[str] = frozenset()  # tasks that run a program
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a job asks of its worker."""
+
+    task: str
+    needs: frozenset[str]
+    input_size: int | None
+    input_ready: bool  # a manifest is set, or this device holds the original
+
+
+EXEC_TASK = "exec"
+
+
+def unfit(demand: Demand, ability: Ability) -> str | None:
+    """The reason why this worker can't run the job, or None where it can."""
+    if demand.task == EXEC_TASK or demand.task in ability.exec_tasks:
+        if not ability.allow_exec:
+            return f"{ability.label} runs no programs: start its node with --allow-exec"
+    elif demand.task not in ability.tasks:
+        return f"no running node here has the task {demand.task!r}"
+    missing = (demand.needs | ability.needs_by_task.get(demand.task, frozenset())) - ability.tags - ability.programs
+    if missing:
+        return f"{ability.label} lacks {', '.join(sorted(missing))}"
+    return _too_large(demand, ability) or (None if demand.input_ready else "its input is on another device")
+
+
+def _too_large(demand: Demand, ability: Ability) -> str | None:
+    limits = [limit for limit in (ability.max_input, ability.max_input_by_task.get(demand.task)) if limit is not None]
+    if demand.input_size is None or not limits or demand.input_size <= min(limits):
+        return None
+    return f"too large for {ability.label}: {demand.input_size:,} bytes where it takes at most {min(limits):,}"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known of a queued job when somebody asks why it waits; times in milliseconds UTC."""
+
+    status: str
+    demand: Demand
+    run_at: int | None
+    retry_at: int | None
+    error: str | None
+    problem: str | None  # what stood in the way at the last try to run it here
+
+
+def reason(situation: Situation, ability: Ability | None, now: int, *, known_tasks: Collection[str] = ()) -> str | None:
+    """Why the job does not run now, in one sentence; None for a job that runs or has ended.
+
+    `ability` is the running node's, None while no node runs; `known_tasks` those that a node here ever had.
+    """
+    if situation.status == "paused":
+        return "paused: resume it when it shall run"
+    if situation.status != "queued":
+        return None
+    if situation.run_at and situation.run_at > now:
+        return f"scheduled for {_moment(situation.run_at)}"
+    if situation.retry_at and situation.retry_at > now:
+        return f"runs again at {_moment(situation.retry_at)}, after: {situation.error or 'a failed attempt'}"
+    if ability is None:
+        unknown = situation.demand.task != EXEC_TASK and known_tasks and situation.demand.task not in known_tasks
+        return f"no node runs here{f', and none has had the task {situation.demand.task!r}' if unknown else ''}: start one with `p2pqueue run`"
+    return unfit(situation.demand, ability) or situation.problem or "waiting for a free slot"
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,237 @@
+"""What runs while a node runs? The only place where everything meets.
+
+A node holds the lock of its home, opens the replica, recovers what an earlier one left behind, starts its warm
+children, and keeps a handful of loops going until it is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from p2pqueue.config import Home, Settings, load_settings
+from p2pqueue.errors import P2PQueueError
+from p2pqueue.identity.keys import Identity, load
+from p2pqueue.jobs import local, rows
+from p2pqueue.jobs.opening import open_store
+from p2pqueue.jobs.waiting import EXEC_TASK, Ability
+from p2pqueue.nodelock import NodeLock
+from p2pqueue.payload.shelf import Shelf
+from p2pqueue.replica.doorbell import DoorbellServer
+from p2pqueue.replica.store import Store
+from p2pqueue.workers.live import Live
+from p2pqueue.workers.protocol import TaskDescription
+from p2pqueue.workers.requests import answer
+from p2pqueue.workers.runners import ChildRunner, InlineRunner, Inputs
+from p2pqueue.workers.sealer import Sealer
+from p2pqueue.workers.settle import fail_unknown, recover
+from p2pqueue.workers.worker import Worker
+
+TIDY_EVERY = 60.0  # seconds between two looks for what is past retention or of an unknown task
+TIDY_FIRST = 5.0  # seconds after the start: a start is busy enough
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What a started node says of itself."""
+
+    pid: int
+    home: str
+    device: str
+    label: str
+    space: str
+    tasks: tuple[str, ...]
+    slots: int
+    socket: str
+
+
+class Node:
+    """The running process of a device.
+
+    :param application: where the tasks are: `module:queue`, a `.py` file or a `.toml` of command tasks.
+    :param overrides: settings by their names, over those of the environment and `config.toml`.
+    """
+
+    def __init__(self, home: Home, *, application: str | None = None, overrides: Mapping[str, Any] | None = None) -> None:
+        self.home = home
+        self.application = application
+        self.settings: Settings = load_settings(home, overrides or {})
+        self.live = Live()
+        self._stack = AsyncExitStack()
+        self._loops: asyncio.Task[None] | None = None
+        self._started = time.time()
+        self._stopped = asyncio.Event()
+
+    async def start(self) -> Ready:
+        """Starts everything; returns when jobs are being taken. Raises `HomeInUse` and whatever is in the way."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    async def stop(self, *, grace: float | None = None) -> None:
+        """Takes nothing new, gives running handlers their grace, releases the rest, and closes everything."""
+        await self.worker.stop(grace=grace)
+        if self._loops is not None:
+            await asyncio.shield(self._loops)
+        await self._stack.aclose()
+
+    def hurry(self) -> None:
+        """Cuts the grace of a stop short."""
+        self.worker.hurry()
+
+    async def wait(self) -> None:
+        """Waits until the node's loops have ended. Raises what ended them, where it wasn't `stop`."""
+        if self._loops is not None:
+            await asyncio.shield(self._loops)
+
+    async def drained(self) -> None:
+        """Waits until nothing runs here and nothing can be claimed, now or later by itself."""
+        quiet = 0
+        while quiet < 3:
+            await asyncio.sleep(0.05)
+            quiet = quiet + 1 if self.worker.idle else 0
+
+    async def __aenter__(self) -> Node:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- starting ---------------------------------------------------------------------------------------------
+
+    async def _start(self) -> Ready:
+        stack, home, settings = self._stack, self.home, self.settings
+        self.identity: Identity = load(home)
+        home.ensure()
+        stack.enter_context(NodeLock(home.node_lock_file))
+        self.store: Store = await open_store(home, self.identity)
+        stack.push_async_callback(self.store.close)
+        self.shelf = Shelf(home, self.identity.space_key)
+        stack.callback(self.shelf.close)
+        inputs = Inputs(self.store, self.shelf, home)
+        inputs.clear_left_workdirs()
+        self.child_runner = ChildRunner(self.application, inputs, settings)
+        stack.push_async_callback(self.child_runner.close)
+        described = await self.child_runner.start()
+        self.tasks = {task.name: task for task in described}
+        self.inline_runner = InlineRunner(self.application, inputs, [task.name for task in described if task.inline])
+        await self.store.write(self._remember)
+        await self.store.write(lambda writer: recover(writer, {name: task.max_attempts for name, task in self.tasks.items()}), quiet=True)
+        self.sealer = Sealer(self.store, self.shelf)
+        self.worker = self._make_worker()
+        server = DoorbellServer(home.socket_path, on_ring=self.store.ring, requests={"status": self._status}, streams={"watch": self._watch})
+        await server.start()
+        stack.push_async_callback(server.close)
+        self._loops = asyncio.get_running_loop().create_task(self._run())
+        names = tuple(sorted(self.tasks))
+        return Ready(
+            os.getpid(), str(home.path), self.identity.device_id, self.identity.label, self.identity.space_name,
+            names, settings.slots, str(home.socket_path),
+        )  # fmt: skip
+
+    def _make_worker(self) -> Worker:
+        return Worker(
+            store=self.store,
+            live=self.live,
+            device_id=self.identity.device_id,
+            label=self.identity.label,
+            slots=self.settings.slots if self.settings.work else 0,
+            ability=self._ability(),
+            tasks=self.tasks,
+            runners=lambda task: self.inline_runner if task in self.tasks and self.tasks[task].inline else self.child_runner,
+            beat_every=self.settings.beat_every,
+            grace=self.settings.grace,
+            on_request=lambda job, kind, fields: answer(self.store, self.shelf, self.identity, job, kind, fields),
+        )
+
+    def _ability(self) -> Ability:
+        needs = {name: frozenset(task.needs) for name, task in self.tasks.items()}
+        programs = {need for wanted in needs.values() for need in wanted if shutil.which(need)}
+        return Ability(
+            label=self.identity.label,
+            tasks=frozenset(self.tasks) | ({EXEC_TASK} if self.settings.allow_exec else set()),
+            tags=frozenset(self.settings.tags),
+            max_input=self.settings.max_input or None,
+            max_input_by_task={name: task.max_input for name, task in self.tasks.items() if task.max_input},
+            needs_by_task=needs,
+            programs=frozenset(programs),
+            allow_exec=self.settings.allow_exec,
+            exec_tasks=frozenset(name for name, task in self.tasks.items() if task.command is not None),
+        )
+
+    def _remember(self, writer: Any) -> None:
+        local.remember_tasks(writer.connection, [task.describe() for task in self.tasks.values()])
+        local.remember_ability(writer.connection, self._ability())
+
+    # -- loops ------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            helpers = [group.create_task(loop) for loop in (self._follow(), self.sealer.run(), self._tidy())]
+            await self.worker.work()
+            for helper in helpers:
+                helper.cancel()
+        self._stopped.set()
+
+    async def _follow(self) -> None:
+        async with self.store.subscribe() as changes:
+            async for touched in changes:
+                jobs = None if touched is None else {key for table, key in touched if table == "jobs"}
+                if jobs is not None and not jobs:
+                    continue
+                self.sealer.wake()
+                await self.worker.changed(jobs)
+                if self.live.watched and jobs:
+                    await self.worker.tell_rows(self.live.asked(jobs))
+
+    async def _tidy(self) -> None:
+        await asyncio.sleep(TIDY_FIRST)
+        while True:
+            try:
+                await self.store.write(lambda writer: fail_unknown(writer, self.tasks, int(self.settings.unknown_task_after * 1000)))
+                await self.store.prune(int(self.settings.retention * 1000))
+            except P2PQueueError as error:
+                _log.warning("tidying up: %s", error)
+            await asyncio.sleep(TIDY_EVERY)
+
+    # -- the local socket -------------------------------------------------------------------------------------
+
+    async def _status(self, fields: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "started_at": int(self._started * 1000),
+            "device": self.identity.device_id,
+            "label": self.identity.label,
+            "slots": self.settings.slots,
+            "tasks": sorted(self.tasks),
+            "running": [self.worker_run(job_id) for job_id in self.worker.runs],
+            "done": self.worker.done,
+        }
+
+    def worker_run(self, job_id: str) -> dict[str, Any]:
+        """One running job, as `status` shows it."""
+        run = self.worker.runs[job_id]
+        return {"id": job_id, "task": run.job.task, "progress": run.progress, "phase": run.phase, "attempt": run.job.attempt}
+
+    async def _watch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        asked = fields.get("jobs")
+        jobs = None if asked is None else [str(job_id) for job_id in asked][:1000]
+        with self.live.watch(jobs) as watcher:
+            wanted = jobs if jobs is not None else list(self.worker.runs)
+            found = await self.store.read(lambda connection: [rows.get(connection, job_id) for job_id in wanted])
+            for job_id, row in zip(wanted, found, strict=True):
+                yield self.worker.event(row) if row else {"id": job_id, "status": None}
+            async for event in watcher.events():
+                yield event

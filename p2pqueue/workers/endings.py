@@ -1,0 +1,63 @@
+"""How does what became of a handler end its attempt?
+
+Pure: the outcome, the job and the options of its task go in; an `Ending` comes out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from p2pqueue.jobs.backoff import Backoff, is_retried
+from p2pqueue.workers.protocol import Continued, Crashed, Failed, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut
+from p2pqueue.workers.settle import ClaimedJob, Ending, How
+
+_STOPPED: dict[str, How] = {"cancelled": "cancelled", "held": "released", "shutdown": "released", "lost": "lost"}
+_WORDS = {"cancelled": None, "held": None, "shutdown": None, "lost": "lost to a newer claim"}
+
+
+def ending_of(
+    job: ClaimedJob, outcome: Outcome, task: TaskDescription | None, *, author: bytes, now: int, duration: float, random: Callable[[], float],
+    output_manifest: str | None = None,
+) -> Ending:  # fmt: skip
+    """The ending of an attempt; `now` is in milliseconds UTC, `duration` in seconds, `random` gives 0 to 1."""
+    known: dict[str, Any] = {"author": author, "duration": duration}
+    if isinstance(outcome, Succeeded):
+        return Ending(job, "succeeded", result=outcome.result, output_manifest=output_manifest, **known)
+    if isinstance(outcome, Stopped):
+        return Ending(job, _STOPPED[outcome.why], error=_WORDS[outcome.why], **known)
+    if isinstance(outcome, Continued):
+        return Ending(job, "released", **known)
+    if isinstance(outcome, Crashed):
+        return Ending(job, "crashed", error=outcome.reason, log_tail=outcome.log_tail, **known)
+    return _failure(job, outcome, task, now, random, known)
+
+
+def _failure(
+    job: ClaimedJob, outcome: Failed | RetryLater | TimedOut, task: TaskDescription | None, now: int, random: Callable[[], float],
+    known: dict[str, Any],
+) -> Ending:  # fmt: skip
+    backoff = _backoff(job, task)
+    if isinstance(outcome, RetryLater):
+        wait = backoff.delay(job.attempt, random()) if outcome.delay is None else outcome.delay
+        return Ending(job, "retry", error=outcome.reason, retry_at=_later(now, wait), **known)
+    retry_at = _later(now, backoff.delay(job.attempt, random()))
+    if isinstance(outcome, TimedOut):
+        return Ending(job, "retry", error=outcome.reason, log_tail=outcome.log_tail, retry_at=retry_at, **known)
+    how: How = "retry" if is_retried(outcome.kinds, _retry_on(job, task)) else "failed"
+    return Ending(job, how, error=outcome.error, traceback=outcome.traceback, log_tail=outcome.log_tail, retry_at=retry_at, **known)
+
+
+def _later(now: int, seconds: float) -> int:
+    return now + int(min(max(seconds, 0.0), 366 * 86_400.0) * 1000)
+
+
+def _backoff(job: ClaimedJob, task: TaskDescription | None) -> Backoff:
+    return Backoff.from_json(job.backoff or (task.backoff if task else None))
+
+
+def _retry_on(job: ClaimedJob, task: TaskDescription | None) -> tuple[str, ...] | None:
+    if job.retry_on is not None:
+        return tuple(json.loads(job.retry_on))
+    return task.retry_on if task else None

@@ -1,0 +1,95 @@
+"""Where are the files that a job reads, and what becomes of those that it made?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from dataclasses import dataclass
+
+from p2pqueue.errors import BadShard, InputChanged, InputUnreadable, PayloadUnavailable, P2PQueueError
+from p2pqueue.jobs.arguments import decode, is_marker
+from p2pqueue.jobs.ledger import NewFile
+from p2pqueue.payload.shelf import Shelf
+from p2pqueue.replica.store import Store
+from p2pqueue.workers.protocol import FileGrant, OutputFile
+from p2pqueue.workers.sealer import note_problem
+from p2pqueue.workers.settle import ClaimedJob
+
+
+class Unreachable(P2PQueueError):
+    """The payload of a job can't be reached now; the job is released, not failed."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Grants the files of jobs to their handlers, and keeps the files that handlers return."""
+
+    store: Store
+    shelf: Shelf
+
+    async def grants(self, job: ClaimedJob) -> dict[str, FileGrant]:
+        """The files of a job by their parameters. Raises `Unreachable` where one can't be had here now."""
+        if not job.has_input:
+            return {}
+        files = await self.store.read(lambda connection: files_of(connection, job.job_id))
+        try:
+            known = files or await asyncio.to_thread(self._from_manifest, job)
+            return {file.parameter: await asyncio.to_thread(self._grant, file) for file in known}
+        except (PayloadUnavailable, InputChanged, InputUnreadable, BadShard) as error:
+            problem = str(error)
+            parameter = files[0].parameter if files else ""
+            await self.store.write(lambda writer: note_problem(writer, job.job_id, parameter, problem), quiet=True)
+            raise Unreachable(problem) from error
+
+    async def keep(self, outputs: tuple[OutputFile, ...]) -> str | None:
+        """Takes in the files that a handler returned; gives the manifest of the one, or of all by their names."""
+        if not outputs:
+            return None
+        kept = {output.name: await asyncio.to_thread(self._keep, output) for output in outputs}
+        return next(iter(kept.values())) if len(kept) == 1 else await asyncio.to_thread(self.shelf.bundle, kept)
+
+    def _keep(self, output: OutputFile) -> str:
+        if output.capability is not None:
+            return output.capability
+        if output.path is None:
+            raise InputUnreadable(f"the output {output.name!r} has neither a path nor a manifest")
+        return self.shelf.adopt(output.path, output.label or os.path.basename(output.path)).capability
+
+    def _from_manifest(self, job: ClaimedJob) -> list[NewFile]:
+        if job.input_manifest is None:
+            raise PayloadUnavailable("its input is on another device, and has not been shared yet")
+        names = [value["__file__"] for value in decode(job.args).values() if is_marker(value)]
+        if len(names) == 1:
+            return [self._shared(names[0], job.input_manifest)]
+        entries = self.shelf.entries(job.input_manifest)
+        return [self._shared(name, entries[name]) for name in names]
+
+    def _shared(self, parameter: str, capability: str) -> NewFile:
+        description = self.shelf.describe(capability)
+        return NewFile(parameter, description.name, description.size, capability=capability)
+
+    def _grant(self, file: NewFile) -> FileGrant:
+        if file.capability is None:
+            return FileGrant(self._original(file), None, file.name, file.size)
+        plain = self.shelf.locate(file.capability)
+        if plain is None:
+            self.shelf.require(file.capability)
+        return FileGrant(None if plain is None else str(plain), file.capability, file.name, file.size)
+
+    def _original(self, file: NewFile) -> str:
+        """The original of an input that is not sealed yet, unchanged since it was enqueued."""
+        assert file.path is not None
+        try:
+            found = os.stat(file.path)
+        except OSError as error:
+            raise InputUnreadable(f"the input {file.path} can't be read: {error.strerror}") from error
+        if found.st_size != file.size or (file.mtime_ns is not None and found.st_mtime_ns != file.mtime_ns):
+            raise InputChanged(f"the input {file.path} changed since it was enqueued; enqueue the job again")
+        return file.path
+
+
+def files_of(connection: sqlite3.Connection, job_id: str) -> list[NewFile]:
+    """The inputs of a job whose originals, or whose capabilities, this device knows of itself."""
+    query = "SELECT parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id = ?"
+    return [NewFile(*row) for row in connection.execute(query, (job_id,))]

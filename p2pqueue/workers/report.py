@@ -1,0 +1,32 @@
+"""What do a worker, a runner and a running handler say to one another?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from p2pqueue.workers.protocol import Outcome, Why
+    from p2pqueue.workers.settle import ClaimedJob
+
+
+class Report(Protocol):
+    """What a running handler says; its runner hands it on."""
+
+    def progress(self, fraction: float, phase: str | None) -> None:
+        """The handler's progress, 0 to 1, and what it is at."""
+
+    async def checkpoint(self, state: bytes) -> None:
+        """A checkpoint to keep; returns when it is durable."""
+
+    async def request(self, kind: str, fields: dict[str, Any]) -> Any:
+        """Something the handler asks of the node; gives the answer, or raises a `P2PQueueError`."""
+
+
+class Runner(Protocol):
+    """Runs handlers: in child processes, or in the node's own loop."""
+
+    async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
+        """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
+
+    def stop(self, key: str, why: Why) -> None:
+        """Stops a run: its outcome will be `Stopped(why)`."""

@@ -1,0 +1,333 @@
+"""Which transactions does a worker make?
+
+One transaction ends the attempts that have ended and claims for the slots they freed, so that a busy worker
+pays one commit for both. Each function takes the `Writer` of an open transaction, as in `jobs/ledger.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from p2pqueue import wire
+from p2pqueue.jobs import job as lattice
+from p2pqueue.jobs.job import Holder, JobState, Refused, Transition
+from p2pqueue.jobs.ledger import STATE_COLUMNS, put_state
+from p2pqueue.jobs.waiting import Ability, Demand
+from p2pqueue.replica.writer import Put, Writer
+from p2pqueue.workers.claim import Leave, judge
+
+SCAN_LIMIT = 2_000  # rows looked at in one claim: what a worker can't take must not make claiming slow
+CRASHED = wire.pack({"crash": True})  # metadata of a run whose child died; two in a row fail the job
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """A job that this worker holds, with all that its run needs. Durations in seconds, times milliseconds UTC."""
+
+    job_id: str
+    task: str
+    queue: str
+    args: bytes
+    options: bytes
+    title: str | None
+    holder: Holder
+    attempt: int
+    max_attempts: int
+    claimed_at: int
+    timeout: float | None
+    stall_timeout: float | None
+    backoff: str | None
+    retry_on: str | None
+    input_manifest: str | None
+    has_input: bool
+    checkpoint: bytes | None
+    error: str | None
+
+    @property
+    def key(self) -> str:
+        """One attempt's name, unique on this device: job, generation and claim."""
+        return f"{self.job_id}/{self.holder.generation}/{self.holder.claim}"
+
+    def run_id(self, author: bytes) -> str:
+        """The key of this attempt's row in `runs`."""
+        return f"{self.key}/{author.hex()}"
+
+
+How = Literal["succeeded", "failed", "retry", "crashed", "released", "cancelled", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended. `retry_at` is in milliseconds UTC; `author` the one that claimed it."""
+
+    job: ClaimedJob
+    how: How
+    author: bytes
+    result: bytes | None = None
+    output_manifest: str | None = None
+    error: str | None = None
+    traceback: str | None = None
+    log_tail: str | None = None
+    retry_at: int | None = None
+    duration: float | None = None  # by the monotonic clock of the worker
+
+
+@dataclass(frozen=True)
+class Taker:
+    """Who claims: what it can do, how many attempts its tasks have, and the jobs that it leaves alone for now."""
+
+    device_id: str
+    label: str
+    ability: Ability
+    max_attempts: dict[str, int] = field(default_factory=dict)
+    skip: frozenset[str] = frozenset()
+
+
+DEFAULT_ATTEMPTS = 3
+
+
+def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) -> list[ClaimedJob]:
+    """Ends these attempts, then claims for `slots`; gives the claimed jobs, the most urgent first."""
+    jobs: list[Put] = []
+    runs: list[Put] = []
+    if endings:
+        _end(writer, endings, jobs, runs)
+    if not slots:
+        _write(writer, jobs, runs)
+        return []
+    if any(put.values[0] == "queued" for put in jobs):  # what goes back to the queue may be claimed at once
+        _write(writer, jobs, runs)
+        jobs, runs = [], []
+    wake_due(writer)
+    claimed = _claim(writer, taker, slots, {ending.job.job_id for ending in endings}, jobs, runs)
+    _write(writer, jobs, runs)
+    return claimed
+
+
+def wake_due(writer: Writer) -> None:
+    """Moves the jobs that have come due into the index of what can be claimed now."""
+    writer.connection.execute(
+        "UPDATE jobs SET ready = 1 WHERE ready = 0 AND status = 'queued' AND live = 1 AND due_at <= ?",  # jobs_later
+        (writer.now,),
+    )
+
+
+def next_due(connection: sqlite3.Connection) -> int | None:
+    """When the next job comes due that can't be claimed yet, in milliseconds UTC."""
+    (due,) = connection.execute("SELECT min(due_at) FROM jobs WHERE ready = 0 AND status = 'queued' AND live = 1").fetchone()
+    return due  # type: ignore[no-any-return]
+
+
+def beat(writer: Writer, beats: Sequence[tuple[Holder, str, float, str]]) -> None:
+    """Renews the leases of (holder, job, progress, phase)."""
+    puts = [
+        Put(job_id, "beat", (writer.now, progress, phase, holder.worker_id), generation=holder.generation, claim=holder.claim)
+        for holder, job_id, progress, phase in beats
+    ]
+    writer.put_many("jobs", puts)
+
+
+def checkpoint(writer: Writer, job: ClaimedJob, state: bytes) -> bool:
+    """Keeps a checkpoint of a job that this worker still holds; says whether it does."""
+    found = _states(writer.connection, [job.job_id]).get(job.job_id)
+    if found is None or lattice.check_holder(found, job.holder) is not None:
+        return False
+    put = Put(job.job_id, "checkpoint", (state,), generation=job.holder.generation, claim=job.holder.claim)
+    writer.put_many("jobs", [put])
+    return True
+
+
+def recover(writer: Writer, max_attempts: dict[str, int]) -> list[str]:
+    """At a node's start: its own jobs that were running are queued again, or fail without attempts left.
+
+    Their runs end as lost. Gives the ids.
+    """
+    query = (
+        "SELECT id, task, coalesce(held, 0), max_attempts FROM jobs "
+        "WHERE status IN ('running', 'paused') AND state_status = 'running' AND worker_id = ? AND live = 1"  # jobs_by_status
+    )
+    rows = writer.connection.execute(query, (writer.device_id,)).fetchall()
+    states = _states(writer.connection, [row[0] for row in rows])
+    puts: list[Put] = []
+    for job_id, task, held, limit in rows:
+        attempts = limit or max_attempts.get(task, DEFAULT_ATTEMPTS)
+        step = lattice.recover(states[job_id], writer.device_id, max_attempts=attempts, now=writer.now, held=bool(held))
+        if isinstance(step, Transition):
+            puts.append(put_state(job_id, step))
+    writer.put_many("jobs", puts)
+    _end_left_runs(writer)
+    return [put.key for put in puts]
+
+
+def fail_unknown(writer: Writer, known: Collection[str], older_than_ms: int) -> int:
+    """Fails queued jobs of tasks that no device knows, enqueued more than `older_than_ms` ago; gives how many."""
+    query = (
+        "SELECT id, coalesce(held, 0), task FROM jobs WHERE status = 'queued' AND live = 1 AND created_at < ? "
+        "AND task NOT IN (SELECT value FROM json_each(?)) LIMIT 1000"  # jobs_by_status
+    )
+    rows = writer.connection.execute(query, (writer.now - older_than_ms, json.dumps([*known, "exec"]))).fetchall()
+    states = _states(writer.connection, [row[0] for row in rows])
+    puts = []
+    for job_id, held, task in rows:
+        step = lattice.give_up(states[job_id], now=writer.now, held=bool(held), reason=f"unknown task: no device has {task!r}")
+        if isinstance(step, Transition):
+            puts.append(put_state(job_id, step))
+    writer.put_many("jobs", puts)
+    return len(puts)
+
+
+def _write(writer: Writer, jobs: list[Put], runs: list[Put]) -> None:
+    if jobs:
+        writer.put_many("jobs", jobs)
+    if runs:
+        writer.put_many("runs", runs)
+
+
+def _states(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, JobState]:
+    query = f"SELECT id, {STATE_COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND live = 1 AND status IS NOT NULL"
+    return {row[0]: JobState(*row[1:]) for row in connection.execute(query, (json.dumps(list(ids)),))}
+
+
+# -- ending ---------------------------------------------------------------------------------------------------
+
+
+def _end(writer: Writer, endings: Sequence[Ending], jobs: list[Put], runs: list[Put]) -> None:
+    states = _states(writer.connection, [ending.job.job_id for ending in endings])
+    for ending in endings:
+        state = states.get(ending.job.job_id)
+        decision = Refused("was deleted") if state is None else _step(writer, state, ending)
+        if isinstance(decision, Transition):
+            jobs.append(put_state(ending.job.job_id, decision))
+        runs.append(_ended_run(writer, ending, decision))
+
+
+def _step(writer: Writer, state: JobState, ending: Ending) -> Transition | Refused:
+    job, holder, now = ending.job, ending.job.holder, writer.now
+    if ending.how == "succeeded":
+        return lattice.succeed(state, holder, now=now, result_id=job.run_id(ending.author))
+    if ending.how == "released":
+        return lattice.release(state, holder, reason=ending.error, retry_at=ending.retry_at)
+    if ending.how in ("cancelled", "lost"):
+        return Refused("was stopped")
+    error = ending.error or "failed"
+    again = ending.how == "retry" or (ending.how == "crashed" and not _crashed_before(writer.connection, job))
+    if again:
+        step = lattice.requeue(state, holder, error=error, max_attempts=job.max_attempts, retry_at=ending.retry_at)
+        if isinstance(step, Transition):
+            return step
+    return lattice.fail(state, holder, now=now, error=error, result_id=job.run_id(ending.author))
+
+
+def _crashed_before(connection: sqlite3.Connection, job: ClaimedJob) -> bool:
+    query = "SELECT metadata FROM runs WHERE job_id = ? AND attempt < ? AND id LIKE ? ORDER BY started_at DESC LIMIT 1"
+    row = connection.execute(query, (job.job_id, job.attempt, f"{job.job_id}/{job.holder.generation}/%")).fetchone()
+    return row is not None and row[0] == CRASHED
+
+
+_RUN_STATUS: dict[How, str] = {"retry": "failed", "crashed": "failed"}
+
+
+def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -> Put:
+    job = ending.job
+    status = _RUN_STATUS.get(ending.how, ending.how)
+    error = ending.error
+    if isinstance(decision, Refused) and status in ("succeeded", "failed", "released"):
+        if "was lost to" in decision.reason:
+            status, error = "lost", decision.reason.removeprefix("was ")
+        elif status == "released":
+            status = "cancelled"
+    values = (
+        job.job_id, job.attempt, writer.device_id, writer.label, job.claimed_at, writer.now, status, ending.result,
+        ending.output_manifest, error, ending.traceback, ending.log_tail,
+        ending.duration if ending.duration is not None else (writer.now - job.claimed_at) / 1000,
+        None, CRASHED if ending.how == "crashed" else None,
+    )  # fmt: skip
+    return Put(job.run_id(ending.author), "run", values, generation=0)
+
+
+def _end_left_runs(writer: Writer) -> None:
+    """Ends the runs that a node of this device left running when it was killed."""
+    columns = "id, job_id, attempt, worker_id, worker_label, started_at"
+    query = (
+        f"SELECT {columns}, (SELECT status FROM jobs WHERE jobs.id = job_id AND live = 1) FROM runs "
+        "WHERE status = 'running' AND worker_id = ?"  # runs_running
+    )
+    puts = []
+    for run_id, job_id, attempt, worker, label, started, job_status in writer.connection.execute(query, (writer.device_id,)).fetchall():
+        status = "cancelled" if job_status in ("cancelled", None) else "lost"
+        error = None if status == "cancelled" else "worker lost: its node stopped in the middle"
+        values = (job_id, attempt, worker, label, started, writer.now, status, None, None, error, None, None, None, None, None)
+        puts.append(Put(run_id, "run", values, generation=0))
+    if puts:
+        writer.put_many("runs", puts)
+
+
+# -- claiming -------------------------------------------------------------------------------------------------
+
+_CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
+    CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}
+    FROM jobs INDEXED BY jobs_ready
+    WHERE ready = 1 AND status = 'queued' AND live = 1
+    ORDER BY rank_priority, due_at, created_at LIMIT {SCAN_LIMIT}"""
+
+
+def _claim(
+    writer: Writer, taker: Taker, slots: int, ended: Collection[str], jobs: list[Put], runs: list[Put]
+) -> list[ClaimedJob]:  # fmt: skip
+    claimed: list[ClaimedJob] = []
+    cursor = writer.connection.execute(_CANDIDATES)
+    for row in cursor:
+        if row[0] in taker.skip:
+            continue
+        state = JobState(*row[15:])
+        demand = _demand(writer.connection, row)
+        verdict = judge(demand, taker.ability)
+        if isinstance(verdict, Leave):
+            continue
+        limit = row[7] or taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
+        step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=writer.now)
+        if isinstance(step, Refused):
+            step = lattice.exhausted(state, max_attempts=limit, now=writer.now)
+            if isinstance(step, Transition):
+                jobs.append(put_state(row[0], step))
+            continue
+        jobs.append(put_state(row[0], step))
+        job = _claimed(row, step.state, limit, writer.now)
+        runs.append(_running_run(writer, job))
+        claimed.append(job)
+        if len(claimed) == slots:
+            break
+    cursor.close()
+    return claimed
+
+
+_NO_NEEDS: frozenset[str] = frozenset()
+
+
+def _demand(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Demand:
+    needs = frozenset(json.loads(row[6])) if row[6] else _NO_NEEDS
+    if row[12] is None:
+        return Demand(row[1], needs, None, True)
+    here = row[13] is not None or connection.execute("SELECT 1 FROM inputs WHERE job_id = ?", (row[0],)).fetchone() is not None
+    return Demand(row[1], needs, row[12], here)
+
+
+def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int) -> ClaimedJob:
+    holder = Holder(state.generation, state.claim, state.worker_id or "")
+    return ClaimedJob(
+        job_id=row[0], task=row[1], queue=row[2], args=row[3], options=row[4], title=row[5], holder=holder, attempt=state.attempt,
+        max_attempts=max_attempts, claimed_at=now, timeout=row[8], stall_timeout=row[9], backoff=row[10], retry_on=row[11],
+        input_manifest=row[13], has_input=row[12] is not None, checkpoint=row[14], error=state.error,
+    )  # fmt: skip
+
+
+def _running_run(writer: Writer, job: ClaimedJob) -> Put:
+    values = (
+        job.job_id, job.attempt, writer.device_id, writer.label, job.claimed_at, None, "running",
+        None, None, None, None, None, None, None, None,
+    )  # fmt: skip
+    return Put(job.run_id(writer.author), "run", values, generation=0)

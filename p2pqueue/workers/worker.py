@@ -1,0 +1,316 @@
+"""Who takes jobs on this device, and what keeps them going?
+
+One loop ends what has ended and claims for the free slots in the same transaction; each claimed job runs in a task
+of its own; another loop renews the leases; a third reads what others did to the jobs that run here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from random import random
+from typing import Any
+
+from p2pqueue.errors import MisuseError, P2PQueueError
+from p2pqueue.jobs import rows
+from p2pqueue.jobs.waiting import Ability
+from p2pqueue.replica.store import Store
+from p2pqueue.replica.writer import Writer
+from p2pqueue.workers.endings import ending_of
+from p2pqueue.workers.inputs import Unreachable
+from p2pqueue.workers.live import Live
+from p2pqueue.workers.protocol import Continued, Failed, Stopped, Succeeded, TaskDescription, Why
+from p2pqueue.workers.report import Runner
+from p2pqueue.workers.settle import ClaimedJob, Ending, Taker, beat, checkpoint, next_due, settle
+
+PROGRESS_EVERY = 2.0  # seconds between two beats of a job whose progress moves; watchers see every step at once
+PROGRESS_STEP = 0.01  # of the whole: smaller steps wait for the next ordinary beat
+UNREACHABLE_FIRST = 1.0  # seconds until a job whose payload can't be reached is tried again; doubles
+UNREACHABLE_LONGEST = 60.0  # seconds
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Run:
+    """A job that runs here now."""
+
+    job: ClaimedJob
+    author: bytes
+    started: float  # monotonic
+    progress: float = 0.0
+    phase: str = "Running"
+    beaten: float = 0.0  # monotonic time of the last beat; the claim itself counts as the first
+    beaten_progress: float = 0.0
+    stop_why: Why | None = None
+
+
+@dataclass
+class Worker:
+    """Claims, runs and ends the jobs of one device."""
+
+    store: Store
+    live: Live
+    device_id: str
+    label: str
+    slots: int
+    ability: Ability
+    tasks: Mapping[str, TaskDescription]
+    runners: Callable[[str], Runner]  # the runner of a task
+    beat_every: float = 10.0
+    grace: float = 10.0
+    on_request: Callable[[ClaimedJob, str, dict[str, Any]], Awaitable[Any]] | None = None
+    runs: dict[str, Run] = field(default_factory=dict)  # by job id
+    done: int = 0  # attempts ended since the start
+    _endings: list[Ending] = field(default_factory=list)
+    _meanwhile: set[str] | None = None  # jobs that others wrote while this worker's transaction was under way
+    _skip: dict[str, tuple[float, float]] = field(default_factory=dict)  # job: (monotonic time until, the wait)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _work: bool = True  # there may be something to claim
+    _due: int | None = None
+    _stopping: bool = False
+    _group: asyncio.TaskGroup | None = None
+
+    def __post_init__(self) -> None:
+        self._limits = {name: task.max_attempts for name, task in self.tasks.items()}
+
+    # -- outside ----------------------------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """Works until `stop`, and on until every run has ended and is written down."""
+        async with asyncio.TaskGroup() as beats:
+            beating = beats.create_task(self._beat())
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await self._turn()
+            beating.cancel()
+
+    async def stop(self, *, grace: float | None = None) -> None:
+        """Takes nothing new, gives the running handlers `grace` seconds, then stops and releases them."""
+        self._stopping = True
+        self._wake.set()
+        deadline = time.monotonic() + (self.grace if grace is None else grace)
+        while self.runs and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        for run in list(self.runs.values()):
+            self._stop_run(run, "shutdown")
+
+    def hurry(self) -> None:
+        """Stops what still runs, without waiting for its grace."""
+        for run in list(self.runs.values()):
+            self._stop_run(run, "shutdown")
+
+    @property
+    def idle(self) -> bool:
+        """Says whether nothing runs here, and nothing could be claimed now or later by itself."""
+        return not self.runs and not self._endings and not self._work and self._due is None
+
+    async def changed(self, touched: Collection[str] | None) -> None:
+        """Takes in that others wrote these jobs (None: it is not known which)."""
+        self._work = True
+        self._wake.set()
+        if self._meanwhile is not None:
+            self._meanwhile.update(self.runs if touched is None else touched)
+        await self._look([job_id for job_id in (self.runs if touched is None else touched) if job_id in self.runs])
+
+    # -- claiming and ending ----------------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        while not (self._stopping and not self.runs and not self._endings):
+            self._wake.clear()
+            endings, self._endings = self._endings, []
+            free = 0 if self._stopping else self.slots - len(self.runs)
+            if endings or (free > 0 and self._work):
+                await self._settle(endings, free)
+            else:
+                await self._wait()
+
+    async def _settle(self, endings: list[Ending], free: int) -> None:
+        self._work = False
+        taker = Taker(self.device_id, self.label, self.ability, self._limits, self._skipped())
+        self._meanwhile = set()
+
+        def transaction(writer: Writer) -> tuple[list[ClaimedJob], bytes, int | None]:
+            claimed = settle(writer, endings, taker, free)
+            return claimed, writer.author, next_due(writer.connection) if len(claimed) < free else None
+
+        try:
+            claimed, author, due = await self.store.write(transaction, quiet=True)
+        except P2PQueueError as error:
+            _log.error("the replica can't be written: %s", error)
+            self._endings = endings + self._endings
+            self._work = True
+            await asyncio.sleep(1.0)
+            return
+        self.done += len(endings)
+        if len(claimed) >= free > 0:
+            self._work = True
+        else:
+            self._due = due
+        for job in claimed:
+            self._start(job, author)
+        meanwhile, self._meanwhile = self._meanwhile, None
+        await self._look([job.job_id for job in claimed if job.job_id in meanwhile])
+        await self._tell(endings, claimed)
+
+    async def _wait(self) -> None:
+        waits = [until - time.monotonic() for until, _ in self._skip.values()]
+        if self._due is not None:
+            waits.append(self._due / 1000 - time.time())
+        try:
+            async with asyncio.timeout(max(0.0, min(waits)) if waits else None):
+                await self._wake.wait()
+        except TimeoutError:
+            self._work = True
+
+    def _skipped(self) -> frozenset[str]:
+        if not self._skip:
+            return frozenset()
+        now = time.monotonic()
+        return frozenset(job_id for job_id, (until, _) in self._skip.items() if until > now)
+
+    def _put_off(self, job_id: str) -> None:
+        _, wait = self._skip.get(job_id, (0.0, UNREACHABLE_FIRST / 2))
+        wait = min(UNREACHABLE_LONGEST, wait * 2)
+        self._skip[job_id] = (time.monotonic() + wait, wait)
+
+    # -- running ----------------------------------------------------------------------------------------------
+
+    def _start(self, job: ClaimedJob, author: bytes) -> None:
+        assert self._group is not None
+        now = time.monotonic()
+        run = self.runs[job.job_id] = Run(job, author, started=now, beaten=now)
+        self._group.create_task(self._run(run))
+
+    async def _run(self, run: Run) -> None:
+        job = run.job
+        manifest = None
+        try:
+            outcome, manifest = await self.runners(job.task).run(job, _Reporter(self, run))
+            self._skip.pop(job.job_id, None)
+        except Unreachable as error:
+            self._put_off(job.job_id)
+            self._end(run, Ending(job, "released", author=run.author, error=str(error)))
+            return
+        except P2PQueueError as error:
+            outcome = Failed(error=f"{type(error).__name__}: {error}", traceback=None, kinds=(type(error).__name__, "Exception"), log_tail=None)
+        if run.stop_why is not None and not isinstance(outcome, Succeeded):
+            outcome = Stopped(run.stop_why)
+        if isinstance(outcome, Continued):
+            await self._checkpoint(job, outcome.state)
+        ending = ending_of(
+            job, outcome, self.tasks.get(job.task), author=run.author, now=int(time.time() * 1000),
+            duration=time.monotonic() - run.started, random=random, output_manifest=manifest,
+        )  # fmt: skip
+        self._end(run, ending)
+
+    def _end(self, run: Run, ending: Ending) -> None:
+        if self.runs.get(run.job.job_id) is run:
+            del self.runs[run.job.job_id]
+        self._endings.append(ending)
+        self._wake.set()
+
+    def _stop_run(self, run: Run, why: Why) -> None:
+        if run.stop_why is None:
+            run.stop_why = why
+            self.runners(run.job.task).stop(run.job.key, why)
+
+    async def _look(self, running: Collection[str]) -> None:
+        if running:
+            found = await self.store.read(lambda connection: list(rows.statuses(connection, running)))
+            self._heed({row[0]: row for row in found}, running)
+
+    def _heed(self, found: Mapping[str, tuple[Any, ...]], asked: Collection[str]) -> None:
+        """Stops the runs whose jobs were cancelled, held, deleted, retried or taken over."""
+        for job_id in asked:
+            run = self.runs.get(job_id)
+            if run is None:
+                continue
+            _, status, generation, claim, worker, _ = found.get(job_id, (job_id, None, 0, 0, None, None))
+            if status is None or status == "cancelled":
+                self._stop_run(run, "cancelled")
+            elif generation != run.job.holder.generation or status == "succeeded":
+                self._stop_run(run, "lost")
+            elif status == "paused":
+                self._stop_run(run, "held")
+            elif (claim, worker) != (run.job.holder.claim, run.job.holder.worker_id) and status == "running":
+                self._stop_run(run, "lost")
+
+    # -- what handlers say ------------------------------------------------------------------------------------
+
+    async def _checkpoint(self, job: ClaimedJob, state: bytes) -> None:
+        await self.store.write(lambda writer: checkpoint(writer, job, state), quiet=True)
+
+    async def _tell(self, endings: Collection[Ending], claimed: Collection[ClaimedJob]) -> None:
+        if not self.live.watched:
+            return
+        asked = self.live.asked([*(ending.job.job_id for ending in endings), *(job.job_id for job in claimed)])
+        await self.tell_rows(asked)
+
+    async def tell_rows(self, job_ids: Collection[str]) -> None:
+        """Tells watchers how these jobs stand now."""
+        if not job_ids:
+            return
+        found = await self.store.read(lambda connection: [rows.get(connection, job_id) for job_id in job_ids])
+        for job_id, row in zip(job_ids, found, strict=True):
+            self.live.tell(self.event(row) if row else {"id": job_id, "status": None})
+
+    def event(self, row: rows.JobRow) -> dict[str, Any]:
+        """The event that tells how a job stands: from memory where it runs here."""
+        run = self.runs.get(row.id)
+        here = run is not None and row.status == "running"
+        return {
+            "id": row.id,
+            "status": row.status,
+            "progress": run.progress if run and here else row.progress,
+            "phase": run.phase if run and here else row.phase,
+            "worker_label": row.worker_label,
+        }
+
+    async def _beat(self) -> None:
+        pause = min(0.5, self.beat_every / 4)
+        while True:
+            await asyncio.sleep(pause)
+            now = time.monotonic()
+            due = [run for run in self.runs.values() if self._is_due(run, now)]
+            if not due:
+                continue
+            beats = [(run.job.holder, run.job.job_id, run.progress, run.phase) for run in due]
+            for run in due:
+                run.beaten, run.beaten_progress = now, run.progress
+            try:
+                await self.store.write(lambda writer, beats=beats: beat(writer, beats), quiet=True)
+            except P2PQueueError as error:
+                _log.error("leases can't be renewed: %s", error)
+
+    def _is_due(self, run: Run, now: float) -> bool:
+        since = now - run.beaten
+        moved = abs(run.progress - run.beaten_progress) >= PROGRESS_STEP
+        return since >= self.beat_every or (moved and since >= min(PROGRESS_EVERY, self.beat_every))
+
+
+class _Reporter:
+    """Takes what one handler says to its worker."""
+
+    def __init__(self, worker: Worker, run: Run) -> None:
+        self._worker = worker
+        self._run = run
+
+    def progress(self, fraction: float, phase: str | None) -> None:
+        run = self._run
+        run.progress = min(1.0, max(0.0, fraction))
+        run.phase = run.phase if phase is None else phase
+        self._worker.live.tell(
+            {"id": run.job.job_id, "status": "running", "progress": run.progress, "phase": run.phase, "worker_label": self._worker.label}
+        )
+
+    async def checkpoint(self, state: bytes) -> None:
+        await self._worker._checkpoint(self._run.job, state)
+
+    async def request(self, kind: str, fields: dict[str, Any]) -> Any:
+        if self._worker.on_request is None:
+            raise MisuseError(f"this node does not know the request {kind!r}")
+        return await self._worker.on_request(self._run.job, kind, fields)
