@@ -268,7 +268,7 @@ def _end_left_runs(writer: Writer) -> None:
 
 # -- claiming -------------------------------------------------------------------------------------------------
 
-_CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
+CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
     CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}
     FROM jobs INDEXED BY jobs_ready
     WHERE ready = 1 AND status = 'queued' AND live = 1
@@ -279,7 +279,7 @@ def _claim(
     writer: Writer, taker: Taker, slots: int, ended: Collection[str], jobs: list[Put], runs: list[Put]
 ) -> list[ClaimedJob]:  # fmt: skip
     claimed: list[ClaimedJob] = []
-    cursor = writer.connection.execute(_CANDIDATES)
+    cursor = writer.connection.execute(CANDIDATES)
     for row in cursor:
         if row[0] in taker.skip:
             continue
