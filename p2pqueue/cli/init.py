@@ -1,0 +1,51 @@
+"""How does a home come to have a space?"""
+
+from __future__ import annotations
+
+import click
+
+from p2pqueue.cli import output
+from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.output import plain
+
+
+@click.command(
+    "init",
+    cls=Command,
+    help="Make this device's key and a new space, in a home that has none.",
+    examples="""
+    p2pqueue init
+    p2pqueue init --space studio --label "big box"
+    """,
+)
+@click.option("--space", "space_name", metavar="NAME", help="A name for the space; only a label.  [default: home]")
+@click.option("--label", metavar="L", help="A name for this device.  [default: the host's name]")
+@pass_invocation
+def init_command(invocation: Invocation, space_name: str | None, label: str | None) -> None:
+    """Makes a space."""
+    from p2pqueue.identity.keys import create
+    from p2pqueue.jobs.opening import open_replica
+
+    home = invocation.home
+    identity = create(home, space_name=space_name, label=label)
+    open_replica(home, identity).close()
+    document = {
+        "schema": 1,
+        "home": str(home.path),
+        "space": identity.space_id,
+        "space_name": identity.space_name,
+        "device": identity.device_id,
+        "label": identity.label,
+    }
+    invocation.result(
+        document,
+        lambda: output.pairs(
+            [
+                ("Space", f"{plain(identity.space_name)} ({identity.space_id[:8]})"),
+                ("Device", f"{plain(identity.label)} ({identity.device_id[:8]})"),
+                ("Home", plain(home.path)),
+            ]
+        ),
+    )
+    if not invocation.json:
+        invocation.say("next: `p2pqueue run APP` starts the node, `p2pqueue enqueue TASK` makes a job")

@@ -1,0 +1,164 @@
+"""What is there: the list of jobs, one job in full, the tasks, the device?"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from p2pqueue.cli import output, quantities
+from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.naming import complete_status, complete_task, status
+from p2pqueue.cli.opening import node_pid, open_reader, reading, words
+from p2pqueue.cli.output import plain
+
+LOOK_AGAIN = 0.2  # seconds between two looks at whether the database changed
+REDRAW = 1.0  # seconds after which times and reasons are drawn anew on a terminal
+
+
+@click.command(
+    "list",
+    cls=Command,
+    help="List jobs: live ones first, then the newest.",
+    examples="""
+    p2pqueue list
+    p2pqueue list --status failed --since 2d
+    p2pqueue list --task transcode --watch
+    p2pqueue list --json | jq -r '.jobs[].id'
+    """,
+)
+@click.option("--status", type=status, metavar="STATUS", shell_complete=complete_status, help="Only jobs of this status.")
+@click.option("--queue", help="Only jobs of this queue.")
+@click.option("--task", shell_complete=complete_task, help="Only jobs of this task.")
+@click.option("--device", help="Only jobs that this device, by id or label, runs or ran.")
+@click.option("--since", type=quantities.since, metavar="WHEN", help="Only jobs enqueued since: 2h ago, or a time.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many.")
+@click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
+@pass_invocation
+def list_command(invocation: Invocation, watch: bool, **wanted: Any) -> None:
+    """Lists jobs."""
+    from p2pqueue.jobs.rows import JobFilter
+
+    chosen = JobFilter(**wanted)
+    if not watch:
+        with reading(invocation.home) as connection:
+            _show_list(invocation, connection, chosen)
+        return
+    connection = open_reader(invocation.home)
+    try:
+        for _ in _changes(connection, redraw=output.on_terminal() and not invocation.json):
+            with words():
+                connection.execute("BEGIN")
+                try:
+                    _show_list(invocation, connection, chosen, again=True)
+                finally:
+                    connection.execute("ROLLBACK")
+    finally:
+        connection.close()
+
+
+def _changes(connection: sqlite3.Connection, *, redraw: bool) -> Iterator[None]:
+    """Yields at once, and then whenever another process committed; with `redraw` every second as well."""
+    seen, drawn = None, 0.0
+    while True:
+        version = connection.execute("PRAGMA data_version").fetchone()[0]
+        if version != seen or (redraw and time.monotonic() - drawn > REDRAW):
+            seen, drawn = version, time.monotonic()
+            yield
+        time.sleep(LOOK_AGAIN)
+
+
+def _show_list(invocation: Invocation, connection: sqlite3.Connection, wanted: Any, *, again: bool = False) -> None:
+    from p2pqueue.cli.job_shape import SCHEMA, job_document
+    from p2pqueue.jobs import rows
+
+    found = rows.select(connection, wanted)
+    running = node_pid(invocation.home) is not None
+    reasons = {row.id: rows.why(connection, row, node_running=running) for row in found}
+    if invocation.json:
+        output.document({"schema": SCHEMA, "jobs": [job_document(connection, row, why=reasons[row.id]) for row in found]})
+        return
+    if again and output.on_terminal():
+        click.echo("\x1b[H\x1b[2J", nl=False)
+    if not found:
+        invocation.say("no jobs here that match; `p2pqueue enqueue TASK` makes one")
+        return
+    for text in _table(connection, found, reasons):
+        output.line(text)
+    if again:
+        output.line()
+
+
+def _table(connection: sqlite3.Connection, found: list[Any], reasons: dict[str, str | None]) -> list[str]:
+    from p2pqueue.cli.job_shape import short_ids
+
+    ids = [row.id for row in found]
+    shown = short_ids(connection, ids) if output.on_terminal() else {each: each for each in ids}
+    now = time.time()
+    lines = [
+        (
+            shown[row.id],
+            row.status,
+            plain(row.task),
+            f"{row.progress * 100:.0f} %",
+            plain(row.worker_label or "–"),
+            quantities.span(now - row.created_at / 1000),
+            plain(row.title or row.input_name or ""),
+            plain(_note(row, reasons[row.id])),
+        )
+        for row in found
+    ]
+    headers = ("ID", "STATUS", "TASK", "DONE", "DEVICE", "AGE", "TITLE", "NOTE")
+    return output.table(headers, lines, colors=[output.STATUS_COLORS.get(row.status) for row in found])
+
+
+def _note(row: Any, why: str | None) -> str:
+    if row.status == "running":
+        return row.phase or ""
+    if row.status == "failed":
+        return row.error or ""
+    return why or ""
+
+
+@click.command(
+    "tasks",
+    cls=Command,
+    help="List the tasks that this device knows: those that a node here has had.",
+    examples="""
+    p2pqueue tasks
+    p2pqueue tasks --json
+    """,
+)
+@pass_invocation
+def tasks_command(invocation: Invocation) -> None:
+    """Lists the tasks that this device knows."""
+    from p2pqueue.jobs.local import known_tasks
+
+    with reading(invocation.home) as connection:
+        tasks = known_tasks(connection)
+    if invocation.json:
+        output.document({"schema": 1, "tasks": list(tasks.values())})
+        return
+    if not tasks:
+        invocation.say("no node here has had a task yet; start one with `p2pqueue run APP`")
+        return
+    lines = [(plain(name), plain(task.get("queue", "")), plain(_signature(task)), plain(_first_line(task.get("doc")))) for name, task in tasks.items()]
+    for text in output.table(("TASK", "QUEUE", "PARAMETERS", "DOES"), lines):
+        output.line(text)
+
+
+def _signature(task: dict[str, Any]) -> str:
+    return " ".join(_parameter(each) for each in task.get("parameters", ()))
+
+
+def _parameter(each: dict[str, Any]) -> str:
+    kind = each.get("annotation") or ""
+    default = f"={each['default']}" if each.get("default") is not None else ""
+    return f"{each['name']}{':' + kind if kind else ''}{default}"
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().split("\n", 1)[0]

@@ -1,0 +1,136 @@
+"""How do results reach stdout and words stderr, safely for a terminal and exactly for a program?
+
+Names, titles and errors are data: `plain` shows whatever could steer a terminal as an escape. JSON is pure ASCII,
+so that it survives every locale.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+_STEERING = frozenset([*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+_SHORT = {0x09: "\\t", 0x0A: "\\n", 0x0D: "\\r", 0x1B: "\\x1b"}
+_WIDEST_CELL = 48  # columns of the terminal that one cell may take before it is cut
+
+STATUS_COLORS = {
+    "queued": "cyan", "running": "blue", "paused": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta",
+}  # fmt: skip
+
+
+def plain(text: object, *, lines: bool = False) -> str:
+    """The text with everything that could steer a terminal shown as an escape; `lines` keeps line ends and tabs."""
+    shown = str(text)
+    if shown.isascii() and shown.isprintable():
+        return shown
+    return "".join(_safe(character, lines) for character in shown)
+
+
+def _safe(character: str, lines: bool) -> str:
+    code = ord(character)
+    if code in _STEERING:
+        if lines and code in (0x09, 0x0A):
+            return character
+        return _SHORT.get(code) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that isn't UTF-8, as Python carries it
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}" if 0xD800 <= code <= 0xDFFF else character
+
+
+def line(text: str = "") -> None:
+    """Writes a line of the result to stdout. The text is already plain."""
+    click.echo(text)
+
+
+def document(value: Any) -> None:
+    """Writes one JSON object as one line to stdout."""
+    import json
+
+    click.echo(json.dumps(value, separators=(", ", ": "), default=str))
+
+
+def colored(text: str, color: str | None, *, bold: bool = False) -> str:
+    """The text in a colour, where stdout shows colours (click strips them elsewhere)."""
+    return click.style(text, fg=color, bold=bold) if color or bold else text
+
+
+def on_terminal() -> bool:
+    """Says whether a person reads stdout on a terminal that can move its cursor."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def terminal_width() -> int:
+    """The columns of the terminal; 0 where stdout is none, which means: cut nothing."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def width(text: str) -> int:
+    """How many columns a terminal needs for the text."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) or char in "\u200b\u200d\ufe0f" else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """The text, ended by an ellipsis where it is wider than `columns`."""
+    if columns <= 0 or width(text) <= columns:
+        return text
+    kept = ""
+    for char in text:
+        if width(kept + char) > columns - 1:
+            break
+        kept += char
+    return kept + "…"
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, colors: Sequence[str | None] = ()) -> list[str]:
+    """Lines of a table in columns; on a terminal, cells are cut so that a row fits.
+
+    `colors` gives a row's colour for its second column, where the status stands.
+    """
+    available = terminal_width()
+    cells = [[cut(cell, _WIDEST_CELL) if available else cell for cell in row] for row in rows]
+    widths = [max([width(header), *(width(row[column]) for row in cells)]) for column, header in enumerate(headers)]
+    lines = [colored(_fitted(_padded(headers, widths), available), None, bold=True)]
+    for index, row in enumerate(cells):
+        text = _fitted(_padded(row, widths), available)
+        lines.append(_tinted(text, row, widths, colors[index] if index < len(colors) else None))
+    return lines
+
+
+def _padded(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell + " " * (wide - width(cell)) for cell, wide in zip(row, widths, strict=True)).rstrip()
+
+
+def _fitted(text: str, columns: int) -> str:
+    return cut(text, columns) if columns else text
+
+
+def _tinted(text: str, row: Sequence[str], widths: Sequence[int], color: str | None) -> str:
+    start = widths[0] + 2
+    if color is None or not text[start:].startswith(row[1]):
+        return text
+    return text[:start] + colored(row[1], color) + text[start + len(row[1]) :]
+
+
+def pairs(entries: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines of names and values, the values below one another."""
+    known = list(entries)
+    wide = max((len(name) for name, _ in known), default=0)
+    return [f"{name + ':':<{wide + 1}} {value}".rstrip() for name, value in known]
+
+
+def bar(fraction: float, columns: int = 24) -> str:
+    """A progress bar."""
+    share = min(1.0, max(0.0, fraction))
+    full = int(share * columns)
+    return f"[{'#' * full}{'.' * (columns - full)}] {share * 100:3.0f} %"

@@ -1,0 +1,105 @@
+"""How are settings read and written from the command line?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from p2pqueue.cli import output
+from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.output import plain
+
+
+def _complete_setting(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    from p2pqueue.settings import TABLE
+
+    return [CompletionItem(each.name, help=each.doc) for each in TABLE if each.name.startswith(incomplete)]
+
+
+class _Group(click.Group):
+    command_class = Command
+
+
+@click.group("config", cls=_Group, help="Read and write the settings of this home (config.toml).")
+def config_command() -> None:
+    """Groups the commands about settings."""
+
+
+@config_command.command(
+    "get",
+    help="Print one setting, or all: flag, variable and file as they take effect now.",
+    examples="""
+    p2pqueue config get
+    p2pqueue config get slots
+    """,
+)
+@click.argument("name", required=False, shell_complete=_complete_setting)
+@pass_invocation
+def get_command(invocation: Invocation, name: str | None) -> None:
+    """Prints settings."""
+    from p2pqueue.config import load_settings
+    from p2pqueue.settings import TABLE, find_setting
+
+    chosen = [find_setting(name)] if name else list(TABLE)
+    settings = load_settings(invocation.home)
+    values = {each.name: getattr(settings, each.name) for each in chosen}
+    if name and not invocation.json:
+        output.line(_text(values[chosen[0].name]))
+        return
+    invocation.result(
+        {"schema": 1, "settings": values},
+        lambda: output.table(("SETTING", "VALUE", "MEANS"), [(each.name, _text(values[each.name]), each.doc) for each in chosen]),
+    )
+
+
+@config_command.command(
+    "set",
+    help="Write one setting. A node takes it up when it starts.",
+    examples="""
+    p2pqueue config set slots 2
+    p2pqueue config set retention 30d
+    p2pqueue config set tags gpu,blender
+    """,
+)
+@click.argument("name", shell_complete=_complete_setting)
+@click.argument("value")
+@pass_invocation
+def set_command(invocation: Invocation, name: str, value: str) -> None:
+    """Writes a setting."""
+    from p2pqueue.cli.opening import node_pid
+    from p2pqueue.config import set_setting
+    from p2pqueue.settings import find_setting
+
+    written = set_setting(invocation.home, name, value)
+    known = find_setting(name).name
+    if invocation.json:
+        output.document({"schema": 1, "settings": {known: written}})
+    invocation.say(f"{known} = {_text(written)}")
+    if node_pid(invocation.home) is not None:
+        invocation.say("the running node takes it up when it starts again")
+
+
+@config_command.command(
+    "path",
+    help="Print where the settings stand.",
+    examples="""
+    p2pqueue config path
+    ${EDITOR} "$(p2pqueue config path)"
+    """,
+)
+@pass_invocation
+def path_command(invocation: Invocation) -> None:
+    """Prints the path of config.toml."""
+    path = invocation.home.config_file
+    invocation.result({"schema": 1, "path": str(path)}, lambda: [str(path)])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (tuple, list)):
+        return plain(",".join(map(str, value)))
+    return f"{value:g}" if isinstance(value, float) else plain(value)

@@ -1,0 +1,212 @@
+"""What is known of one job, and of this device?"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from p2pqueue.cli import output, quantities
+from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.naming import complete_job
+from p2pqueue.cli.opening import node_pid, reading
+from p2pqueue.cli.output import plain
+
+if TYPE_CHECKING:
+    from p2pqueue.home import Home
+    from p2pqueue.jobs.rows import JobRow, RunRow
+
+_LONGEST_VALUE = 400  # characters of an argument or a result that `show` prints for people
+
+
+@click.command(
+    "show",
+    cls=Command,
+    help="Show one job: what was asked, its attempts, its timeline, and why it waits.",
+    examples="""
+    p2pqueue show 0199a1b2-c3d4
+    p2pqueue show 0199a1b2-c3d4 --json | jq .attempts
+    """,
+)
+@click.argument("job", shell_complete=complete_job)
+@pass_invocation
+def show_command(invocation: Invocation, job: str) -> None:
+    """Shows one job."""
+    from p2pqueue.cli.job_shape import job_document, jsonable, run_document, unpacked
+    from p2pqueue.jobs import rows
+
+    with reading(invocation.home) as connection:
+        row = rows.find(connection, job)
+        runs = rows.runs_of(connection, row.id)
+        why = rows.why(connection, row, node_running=node_pid(invocation.home) is not None)
+        args, options = (unpacked(packed) for packed in rows.spec_of(connection, row.id))
+        document = job_document(connection, row, why=why)
+    document |= {
+        "args": args,
+        "options": options,
+        "attempts": [run_document(run) for run in runs],
+        "timeline": [{"at": quantities.rfc3339(at), "what": what} for at, what in timeline(row, runs)],
+    }
+    invocation.result(jsonable(document), lambda: _job_lines(row, runs, document))
+
+
+def timeline(row: JobRow, runs: list[RunRow]) -> list[tuple[int, str]]:
+    """What happened to a job, and when (milliseconds UTC), the oldest first."""
+    events = [(row.created_at, "enqueued")]
+    if row.run_at:
+        events.append((row.run_at, "due"))
+    for run in runs:
+        where = f" on {run.worker_label}" if run.worker_label else ""
+        events.append((run.started_at, f"attempt {run.attempt} started{where}"))
+        if run.ended_at is not None:
+            events.append((run.ended_at, f"attempt {run.attempt} {run.status}{f': {run.error}' if run.error else ''}"))
+    if row.status == "queued" and row.retry_at:
+        events.append((row.retry_at, "runs again"))
+    if row.finished_at is not None and row.ended:
+        events.append((row.finished_at, row.status))
+    return sorted(events, key=lambda event: event[0])
+
+
+def _job_lines(row: JobRow, runs: list[RunRow], document: dict[str, Any]) -> list[str]:
+    lines = output.pairs(_facts(row, document))
+    if document["args"]:
+        lines += ["", output.colored("Arguments", None, bold=True)]
+        lines += [f"  {plain(name)} = {_value(value)}" for name, value in document["args"].items()]
+    if runs:
+        lines += ["", output.colored("Attempts", None, bold=True), *_attempts(runs)]
+    lines += ["", output.colored("Timeline", None, bold=True)]
+    lines += [f"  {quantities.local_time(at)}  {plain(what)}" for at, what in timeline(row, runs)]
+    if document["result"] is not None:
+        lines += ["", output.colored("Result", None, bold=True), f"  {_value(document['result'])}"]
+    trace = next((run.traceback for run in reversed(runs) if run.traceback), None)
+    if row.status == "failed" and trace:
+        lines += ["", output.colored("Traceback", None, bold=True), plain(trace, lines=True).rstrip()]
+    return lines
+
+
+def _facts(row: JobRow, document: dict[str, Any]) -> list[tuple[str, str]]:
+    status = output.colored(row.status, output.STATUS_COLORS.get(row.status))
+    limit = f" of {row.max_attempts}" if row.max_attempts else ""
+    size = quantities.bytes_text(row.input_size)
+    facts = [
+        ("Job", row.id),
+        ("Title", plain(row.title or "")),
+        ("Task", f"{plain(row.task)} (queue {plain(row.queue)})"),
+        ("Status", status),
+        ("Waits", plain(document["why"] or "")),
+        ("Done", f"{output.bar(row.progress)}  {plain(row.phase or '')}" if row.status == "running" else ""),
+        ("Error", plain(row.error or "")),
+        ("Device", plain(row.worker_label or "")),
+        ("Attempt", f"{row.attempt}{limit}"),
+        ("Priority", str(row.priority) if row.priority else ""),
+        ("Input", f"{plain(row.input_name)} ({size})" if row.input_name else ""),
+        ("Needs", plain(", ".join(document["needs"] or ()))),
+        ("Unique key", plain(row.unique_key or "")),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _attempts(runs: list[RunRow]) -> list[str]:
+    lines = []
+    for run in runs:
+        taken = run.duration
+        if taken is None and run.ended_at is not None:
+            taken = (run.ended_at - run.started_at) / 1000
+        lines.append(
+            (
+                str(run.attempt),
+                run.status,
+                plain(run.worker_label or "–"),
+                quantities.local_time(run.started_at),
+                quantities.span(taken),
+                plain(run.error or ""),
+            )
+        )
+    colors = [output.STATUS_COLORS.get(run.status) for run in runs]
+    return [f"  {text}" for text in output.table(("#", "STATUS", "DEVICE", "STARTED", "TOOK", "ERROR"), lines, colors=colors)]
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return plain(text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…")
+
+
+@click.command(
+    "status",
+    cls=Command,
+    help="Show this device, its node, and how many jobs have which status.",
+    examples="""
+    p2pqueue status
+    p2pqueue status --json | jq .counts
+    """,
+)
+@pass_invocation
+def status_command(invocation: Invocation) -> None:
+    """Shows this device and its node."""
+    from p2pqueue.identity.keys import load
+    from p2pqueue.jobs import rows
+
+    home = invocation.home
+    with reading(home) as connection:
+        counts = rows.counts(connection)
+        heads = _heads(connection)
+    identity = load(home)
+    pid = node_pid(home)
+    document = {
+        "schema": 1,
+        "home": str(home.path),
+        "space": identity.space_id,
+        "space_name": identity.space_name,
+        "device": identity.device_id,
+        "label": identity.label,
+        "role": identity.role,
+        "node": {"running": pid is not None, "pid": pid},
+        "counts": counts,
+        "disk": {"used": _used(home), "free": _free(home)},
+        "heads": heads,
+    }
+    invocation.result(document, lambda: _status_lines(document))
+
+
+def _status_lines(document: dict[str, Any]) -> list[str]:
+    node = document["node"]
+    counts = ", ".join(f"{n} {name}" for name, n in document["counts"].items() if n) or "none"
+    disk = document["disk"]
+    return output.pairs(
+        [
+            ("Device", f"{plain(document['label'])} ({document['device'][:8]}, {document['role']})"),
+            ("Space", f"{plain(document['space_name'])} ({document['space'][:8]})"),
+            ("Home", plain(document["home"])),
+            ("Node", f"running, pid {node['pid']}" if node["running"] else "not running; start it with `p2pqueue run`"),
+            ("Jobs", counts),
+            ("Disk", f"{quantities.bytes_text(disk['used'])} used, {quantities.bytes_text(disk['free'])} free"),
+        ]
+    )
+
+
+def _heads(connection: sqlite3.Connection) -> dict[str, int]:
+    return {author.hex(): seq for author, seq in connection.execute("SELECT author, seq FROM heads ORDER BY author")}
+
+
+def _used(home: Home) -> int:
+    total, folders = 0, [str(home.path)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_size
+                except FileNotFoundError:
+                    continue  # a working folder that ended meanwhile
+    return total
+
+
+def _free(home: Home) -> int:
+    import shutil
+
+    return shutil.disk_usage(home.path).free
