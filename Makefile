@@ -36,10 +36,10 @@ lint: $(STAMP)  ## runs ruff, mypy and the import rules
 	$(BIN)/lint-imports
 
 soak: $(STAMP)  ## runs the simulator with many seeds, and the tests that kill nodes (SEEDS=N)
-	P2PQUEUE_SOAK_SEEDS=$(SEEDS) $(BIN)/python -m pytest --timeout 0 -m "soak or not soak" tests/simulation tests/integration $(PYTEST_ARGS)
+	P2PQUEUE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest --timeout 0 -m "soak or not soak" tests/simulation tests/integration $(PYTEST_ARGS)
 
 fuzz: $(STAMP)  ## searches for counterexamples for longer than the tests do
-	P2PQUEUE_FUZZ=1 $(BIN)/python -m pytest --timeout 0 tests/property tests/unit/house $(PYTEST_ARGS)
+	P2PQUEUE_TEST_FUZZ=1 $(BIN)/python -m pytest --timeout 0 tests/property tests/unit/house $(PYTEST_ARGS)
 
 bench: $(STAMP)  ## measures p2pqueue and its peers, writes benchmarks/report.md (BENCH_ARGS=--quick)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

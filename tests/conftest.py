@@ -29,7 +29,7 @@ def runtime_dir() -> Iterator[Path]:
 def clean_environment(monkeypatch: pytest.MonkeyPatch, runtime_dir: Path) -> None:
     """Keeps the developer's own settings, homes and sockets out of the tests, and the tests out of theirs."""
     for name in list(os.environ):
-        if name.startswith("P2PQUEUE_") and name != ALL:
+        if name.startswith("P2PQUEUE_") and not name.startswith("P2PQUEUE_TEST_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime_dir))
     monkeypatch.setenv("XDG_DATA_HOME", str(runtime_dir / "data"))

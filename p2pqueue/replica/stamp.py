@@ -12,6 +12,8 @@ from p2pqueue.clock import LATEST_STAMP
 
 RETRY_BITS = 16  # generation = life << 16 | retry
 
+_TYPES = (int, int, int, int, bytes)  # exactly: True compares as 1, and would be stored as something else
+
 
 class Stamp(NamedTuple):
     """A stamp. `hlc` is negated where the earlier write shall win; `author` is 16 bytes."""
@@ -34,9 +36,10 @@ def generation(life: int, retry: int = 0) -> int:
 
 
 def is_wellformed(stamp: Stamp) -> bool:
-    """Says whether a peer's stamp lies within the ranges that stamps may have."""
+    """Says whether a peer's stamp has the types and lies within the ranges that stamps may have."""
     return (
-        0 <= stamp.generation < 1 << 48
+        tuple(map(type, stamp)) == _TYPES
+        and 0 <= stamp.generation < 1 << 48
         and 0 <= stamp.rank <= 3
         and 0 <= stamp.claim < 1 << 48
         and 0 < abs(stamp.hlc) <= LATEST_STAMP

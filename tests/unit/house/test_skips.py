@@ -27,5 +27,3 @@ def test_a_skip_fails_only_where_all_tests_must_run(what: str, variable: str, co
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=50)
     assert ran.returncode in code, ran.stdout
     assert "no ffmpeg here" in ran.stdout or not variable
-
-
