@@ -1,0 +1,75 @@
+"""What does `make bench` do? It runs every benchmark and writes their tables into one report."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sqlite3
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import psutil
+
+HERE = Path(__file__).resolve().parent
+BENCHMARKS = ("jobs", "network", "payload", "replication", "scale")  # those that exist are run
+REPORT = HERE / "report.md"
+
+
+def main(arguments: list[str]) -> int:
+    """Runs all benchmarks with these arguments; gives 1 when a target of any does not hold, 2 when one could not run."""
+    worst = 0
+    parts = [f"# Benchmarks\n\n{_machine()}\nRatios count; absolute figures don't travel.\n"]
+    for name in BENCHMARKS:
+        if not (HERE / f"{name}.py").exists():
+            continue
+        print(f"== {name}", file=sys.stderr)
+        done = subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}", "--json", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=HERE.parent,
+            check=False,
+        )
+        try:
+            part = _markdown(json.loads(done.stdout))
+        except ValueError:
+            part, worst = "It could not be run to its end.\n", 2
+        parts.append(f"## {name}.py\n\n{part}")
+        print(part)
+        worst = max(worst, done.returncode)
+    REPORT.write_text("\n".join(parts), encoding="utf-8")
+    print(f"written: {REPORT.relative_to(HERE.parent)}", file=sys.stderr)
+    return worst
+
+
+def _markdown(rows: list[dict[str, object]]) -> str:
+    lines = ["| figure | value | unit | peer | its value | target | holds |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        f"| {row['name']} | {_number(row['value'])} | {row['unit']} | {row['peer'] or ''} | {_number(row['peer_value'])} "
+        f"| {row['target'] or ''} | {_holds(row['holds'])} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: object) -> str:
+    if not isinstance(value, (int, float)):
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _holds(value: object) -> str:
+    return {True: "yes", False: "**no**"}.get(value, "") if isinstance(value, bool) else ""
+
+
+def _machine() -> str:
+    memory = psutil.virtual_memory().total / 1e9
+    parts = (platform.system(), platform.machine(), f"{psutil.cpu_count()} cores", f"{memory:.0f} GB of memory")
+    versions = (f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}")
+    return f"Taken on {date.today().isoformat()}: {', '.join(parts)}; {', '.join(versions)}.\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
