@@ -90,43 +90,7 @@ def writing(home: Home) -> Iterator[Replica]:
 
 
 def node_pid(home: Home) -> int | None:
-    """The process id of the node that runs on this home, or None.
+    """The process id of the node that runs on this home, or None."""
+    from p2pqueue.nodelock import running_pid
 
-    The lock is tried only where the process that it names lives: trying it could make a node that starts in this
-    very moment believe that another one owns the home.
-    """
-    try:
-        with open(home.node_lock_file, "rb") as file:
-            pid = int(file.read(32) or b"0")
-            if pid <= 0 or not _lives(pid) or not _is_locked(file.fileno()):
-                return None
-            return pid
-    except (OSError, ValueError):
-        return None
-
-
-def _lives(pid: int) -> bool:
-    if os.name == "nt":  # there os.kill would end the process
-        import psutil
-
-        return psutil.pid_exists(pid)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:
-        return True  # Windows: the process that the file names lives
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return False
+    return running_pid(home.node_lock_file)

@@ -1,0 +1,225 @@
+"""How do people follow a job: its progress, its log?"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from p2pqueue.cli import edge, output, quantities
+from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.naming import complete_job, find_all
+from p2pqueue.cli.opening import node_pid, reading
+from p2pqueue.cli.output import plain
+
+if TYPE_CHECKING:
+    from p2pqueue.home import Home
+    from p2pqueue.jobs.rows import JobRow, RunRow
+
+LOOK_AGAIN = 0.1  # seconds between two looks at a log that grows
+BLOCK = 1 << 16  # bytes of a log read at a time
+
+
+@click.command(
+    "watch",
+    cls=Command,
+    help="Follow jobs until all have ended. Exits as the first that did not succeed: 1 failed, 7 cancelled.",
+    examples="""
+    p2pqueue watch 0199a1b2-c3d4
+    p2pqueue watch --json 0199a1b2-c3d4 0199a1b2-c3d5 | jq .progress
+    """,
+)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=complete_job)
+@pass_invocation
+def watch_command(invocation: Invocation, jobs: tuple[str, ...]) -> int:
+    """Follows jobs."""
+    with reading(invocation.home) as connection:
+        ids = [row.id for row in find_all(connection, jobs)]
+    return code_of_end(show_progress(invocation, ids))
+
+
+def show_progress(invocation: Invocation, ids: list[str], *, deadline: float | None = None, err: bool = False) -> list[JobRow | None]:
+    """Shows how the jobs go on, until all have ended or `deadline`; their last rows. `err`: on stderr, words only."""
+    from p2pqueue.cli.pulse import follow
+
+    last: list[JobRow | None] = []
+    painter = _Painter(invocation, err)
+    for found in follow(invocation.home, ids, deadline=deadline):
+        painter.show(last, found)
+        last = found
+    painter.end()
+    return last
+
+
+def code_of_end(last: list[JobRow | None]) -> int:
+    """The exit code for how jobs ended: that of the first that did not succeed."""
+    for row in last:
+        if row is None:
+            return edge.NOT_FOUND
+        if not row.ended:
+            return edge.NOT_FINISHED
+        if row.status != "succeeded":
+            return edge.CANCELLED if row.status == "cancelled" else edge.ERROR
+    return edge.DONE
+
+
+class _Painter:
+    """Draws progress: bars that move on a terminal, else a line for each change, with `--json` an object for each."""
+
+    def __init__(self, invocation: Invocation, err: bool) -> None:
+        self._invocation = invocation
+        self._err = err
+        stream = sys.stderr if err else sys.stdout
+        self._moves = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb") and (err or not invocation.json)
+        self._silent = err and (invocation.quiet or not self._moves)
+        self._drawn = 0
+
+    def show(self, before: list[JobRow | None], found: list[JobRow | None]) -> None:
+        """Draws the rows that changed."""
+        if self._silent:
+            return
+        if self._moves:
+            self._redraw(found)
+            return
+        for index, row in enumerate(found):
+            if row is None or (index < len(before) and before[index] == row):
+                continue
+            if self._invocation.json:
+                self._document(row)
+            else:
+                click.echo(_line(row))
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """Leaves the last picture standing."""
+        if self._err and self._moves and not self._silent:
+            self._redraw([])
+
+    def _redraw(self, found: list[JobRow | None]) -> None:
+        width = output.terminal_width() or 80
+        back = f"\x1b[{self._drawn}F" if self._drawn else ""
+        text = "".join(f"\x1b[2K{output.cut(_line(row), width - 1)}\n" for row in found if row is not None)
+        click.echo(f"{back}\x1b[J{text}", nl=False, err=self._err)
+        self._drawn = sum(row is not None for row in found)
+
+    def _document(self, row: JobRow) -> None:
+        from p2pqueue.cli.job_shape import job_document
+        from p2pqueue.jobs import rows
+
+        with reading(self._invocation.home) as connection:
+            why = rows.why(connection, row, node_running=node_pid(self._invocation.home) is not None)
+            output.document(job_document(connection, row, why=why))
+
+
+def _line(row: JobRow) -> str:
+    name = plain(row.title or row.task)
+    tail = row.error if row.status == "failed" else row.phase if row.status == "running" else ""
+    where = f" on {row.worker_label}" if row.worker_label and row.status == "running" else ""
+    return f"{row.id[:13]}  {row.status:<9}  {output.bar(row.progress)}  {name}{plain(where)}  {plain(tail or '')}".rstrip()
+
+
+@click.command(
+    "logs",
+    cls=Command,
+    help="Print what a job's handler wrote: its log, stdout and stderr, of the last attempt unless said.",
+    examples="""
+    p2pqueue logs 0199a1b2-c3d4
+    p2pqueue logs -f 0199a1b2-c3d4
+    p2pqueue logs --attempt 1 0199a1b2-c3d4
+    """,
+)
+@click.argument("job", shell_complete=complete_job)
+@click.option("-f", "--follow", is_flag=True, help="Go on printing until the job has ended, over all attempts.")
+@click.option("--attempt", type=click.IntRange(1), help="The log of this attempt.")
+@pass_invocation
+def logs_command(invocation: Invocation, job: str, follow: bool, attempt: int | None) -> None:
+    """Prints a job's log."""
+    row, runs = _runs(invocation, job)
+    if attempt is not None:
+        runs = [run for run in runs if run.attempt == attempt]
+        if not runs:
+            raise edge.Refusal(f"job {row.id} has had no attempt {attempt}", edge.NOT_FOUND)
+    if not runs and not follow:
+        invocation.say(f"job {row.id} is {row.status} and has not run yet")
+        return
+    if not follow:
+        _print_log(invocation, runs[-1])
+        return
+    _follow_log(invocation, row.id)
+
+
+def _runs(invocation: Invocation, job: str) -> tuple[JobRow, list[RunRow]]:
+    from p2pqueue.jobs import rows
+
+    with reading(invocation.home) as connection:
+        row = rows.find(connection, job)
+        return row, rows.runs_of(connection, row.id)
+
+
+def _print_log(invocation: Invocation, run: RunRow) -> None:
+    path = _log_path(invocation.home, run)
+    if path.exists():
+        _copy(path, 0)
+    elif run.log_tail:
+        invocation.say(f"the whole log is on {plain(run.worker_label or 'another device')}; this is its end")
+        _write(run.log_tail.encode())
+    else:
+        invocation.say("this attempt wrote nothing that is kept here")
+
+
+def _follow_log(invocation: Invocation, job_id: str) -> None:
+    positions: dict[str, int] = {}
+    while True:
+        row, runs = _runs(invocation, job_id)
+        for run in runs[-1:] if not positions else runs:
+            path = _log_path(invocation.home, run)
+            if path.exists():
+                positions[run.id] = _copy(path, positions.get(run.id, 0))
+        if row.ended:
+            return
+        time.sleep(LOOK_AGAIN)
+
+
+def _log_path(home: Home, run: RunRow) -> Path:
+    return home.log_file(*run.log_key)
+
+
+def _copy(path: Path, position: int) -> int:
+    """Prints a file from a position on; the position reached."""
+    with open(path, "rb") as file:
+        file.seek(position)
+        while block := file.read(BLOCK):
+            _write(block)
+            position += len(block)
+    sys.stdout.flush()
+    return position
+
+
+def _write(block: bytes) -> None:
+    if sys.stdout.isatty():
+        # On a terminal a log may not move the cursor or rename the window; a pipe gets the bytes as they are.
+        text = block.decode(errors="backslashreplace").replace("\r\n", "\n").replace("\r", "\n")
+        sys.stdout.write(plain(text, lines=True))
+    else:
+        sys.stdout.buffer.write(block)
+
+
+def lasting(seconds: float | None) -> float | None:
+    """The monotonic deadline of a wait; None for one without end."""
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def end_words(row: JobRow | None) -> str:
+    """How a job ended, in words."""
+    if row is None:
+        return "the job was deleted"
+    taken: Any = (row.finished_at - row.created_at) / 1000 if row.finished_at else None
+    if row.status == "succeeded":
+        return f"succeeded after {quantities.span(taken)}"
+    if row.status == "failed":
+        return f"failed: {plain(row.error or 'no reason told')}"
+    return row.status

@@ -1,0 +1,173 @@
+"""How does a node run in the foreground, and how does it stop?
+
+It says one line on stdout when it takes jobs; everything else, a handler's print too, goes to stderr. The first
+SIGINT or SIGTERM stops it in order, a second one at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.output import plain
+from p2pqueue.settings import TABLE, TABLE_BY_NAME
+
+if TYPE_CHECKING:
+    from p2pqueue.node import Node, Ready
+
+_NAMED = ("slots", "work", "tags", "max_input", "score", "allow_exec")  # have a flag of their own form, or come first
+_STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def _setting(name: str, declaration: str, **attributes: Any) -> Callable[[Any], Any]:
+    setting = TABLE_BY_NAME.get(name)
+    if setting is None:
+        return lambda command: command
+    shown = f"  [{setting.variable}]"
+    return click.option(declaration, name, default=None, help=setting.doc + shown, allow_from_autoenv=False, **attributes)
+
+
+def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    others = [each for each in TABLE if each.name not in _NAMED]
+    metavars = {"duration": "D", "size": "SIZE", "count": "N", "text": "TEXT", "list": "A,B", "switch": "BOOL"}
+    for setting in reversed(others):
+        command = _setting(setting.name, setting.flag, metavar=metavars[setting.kind])(command)
+    for decorate in (
+        _setting("allow_exec", "--allow-exec", is_flag=True, flag_value="true"),
+        _setting("score", "--score", metavar="N"),
+        _setting("max_input", "--max-input", metavar="SIZE"),
+        _setting("tags", "--tag", metavar="T", multiple=True),
+        _setting("work", "--no-work", is_flag=True, flag_value="false"),
+        _setting("slots", "--slots", metavar="N"),
+    ):
+        command = decorate(command)
+    return command
+
+
+@click.command(
+    "run",
+    cls=Command,
+    help="Run the node, which does the jobs of this device. APP is `module:queue`, a .py file, or a .toml of command tasks.",
+    examples="""
+    p2pqueue run examples/transcode.py
+    p2pqueue run tasks:queue --slots 2 --tag gpu
+    p2pqueue run --allow-exec
+    p2pqueue run tasks:queue --burst
+    """,
+)
+@click.argument("app", required=False)
+@_settings
+@click.option("--burst", is_flag=True, help="End when nothing is left to do.")
+@pass_invocation
+def run_command(invocation: Invocation, app: str | None, burst: bool, **overrides: Any) -> None:
+    """Runs the node until it is stopped."""
+    from p2pqueue.node import Node
+
+    _log_to_stderr(invocation)
+    given = {name: value for name, value in overrides.items() if value not in (None, ())}
+    node = Node(invocation.home, application=app, overrides=given)
+    if app is None and node.settings.work and not node.settings.allow_exec:
+        invocation.warn("without APP this node has no tasks; name one, or use --allow-exec or --no-work")
+    announce = _take_stdout()
+    asyncio.run(_run(node, lambda ready: announce(_ready_line(invocation, ready)), burst=burst))
+
+
+async def _run(node: Node, announce: Callable[[Ready], None], *, burst: bool) -> None:
+    stop = asyncio.Event()
+    started = False
+    task = asyncio.current_task()
+
+    def on_signal() -> None:
+        if not started and not stop.is_set() and task is not None:
+            task.cancel()
+        elif stop.is_set():
+            node.hurry()
+        stop.set()
+
+    _on_signals(on_signal)
+    try:
+        ready = await node.start()
+    except asyncio.CancelledError:
+        if stop.is_set():
+            return
+        raise
+    started = True
+    announce(ready)
+    try:
+        await _until_over(node, stop, burst=burst)
+    finally:
+        stop.set()
+        await node.stop()
+
+
+async def _until_over(node: Node, stop: asyncio.Event, *, burst: bool) -> None:
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(stop.wait()), group.create_task(node.wait())]
+        if burst:
+            ends.append(group.create_task(node.drained()))
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+
+
+def _on_signals(handler: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in _STOPPING:
+        try:
+            loop.add_signal_handler(number, handler)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(handler))
+
+
+def _take_stdout() -> Callable[[str], None]:
+    """Keeps stdout for the ready line alone: whatever else is printed in this process goes to stderr."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    except (OSError, ValueError):  # closed, or no real file
+        kept = -1
+
+    def announce(text: str) -> None:
+        if kept < 0:
+            return
+        try:
+            os.write(kept, text.encode() + b"\n")
+        except OSError:
+            pass  # nobody listens any more; the node runs all the same
+        os.close(kept)
+
+    return announce
+
+
+def _ready_line(invocation: Invocation, ready: Ready) -> str:
+    if invocation.json:
+        return json.dumps({"ready": True, **asdict(ready)})
+    tasks = f"{len(ready.tasks)} task{'' if len(ready.tasks) == 1 else 's'}"
+    slots = f"{ready.slots} slot{'' if ready.slots == 1 else 's'}"
+    return f"ready: {plain(ready.label)} in {plain(ready.space)}, {tasks}, {slots}, pid {ready.pid}"
+
+
+class _Plain(logging.Formatter):
+    """Log lines in which nothing steers a terminal: they carry titles and errors that came from elsewhere."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record), lines=True)
+
+
+def _log_to_stderr(invocation: Invocation) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain("%(asctime)s %(levelname)s %(message)s"))
+    levels = [logging.INFO, logging.DEBUG]
+    level = logging.ERROR if invocation.quiet else levels[min(invocation.verbose, 2) - 1] if invocation.verbose else logging.WARNING
+    logging.basicConfig(level=level, handlers=[handler])
