@@ -1,0 +1,74 @@
+"""The examples without video really run, through a node."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.nodes import ROOT, CommandLine, node
+
+ECHO = str(ROOT / "examples" / "echo.py")
+WORDCOUNT = str(ROOT / "examples" / "wordcount.py")
+COMMANDS = str(ROOT / "examples" / "commands.toml")
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "ends", "result"),
+    [
+        ("echo", ["text=hello"], "succeeded", "hello"),  # inline, in the node's loop
+        ("echo_child", ["text=hello"], "succeeded", "hello"),  # in a warm child
+        ("sleep", ["seconds=0.1"], "succeeded", 0.1),
+        ("fail_until", ["attempt=2"], "succeeded", 2),  # a retry that the handler asked for
+        ("fail", ["message=as told"], "failed", None),
+        ("crash", [], "failed", None),  # the second crash in a row ends it
+    ],
+)
+def test_each_task_of_the_echo_example_ends_as_it_says(cli: CommandLine, task: str, arguments: list[str], ends: str, result: Any) -> None:
+    with node(cli.home, ECHO):
+        job = cli.json("enqueue", task, *arguments, "--wait", code=0 if ends == "succeeded" else 1)
+    assert (job["status"], job["result"]) == (ends, result)
+
+
+def test_a_crash_names_the_signal(cli: CommandLine) -> None:
+    with node(cli.home, ECHO):
+        job = cli.json("enqueue", "crash", "--wait", code=1)
+    assert "SIGKILL" in job["error"]
+
+
+def test_words_are_counted_across_chunks(cli: CommandLine, tmp_path: Path) -> None:
+    text = _text(3_000_000)
+    (tmp_path / "text").write_bytes(text)
+    with node(cli.home, WORDCOUNT):
+        job = cli.json("enqueue", "wordcount", "-f", f"text={tmp_path / 'text'}", "--wait")
+    assert job["result"] == {"words": len(text.split()), "lines": text.count(b"\n"), "bytes": len(text)}
+
+
+def test_a_paused_count_goes_on_from_its_checkpoint(cli: CommandLine, tmp_path: Path) -> None:
+    text = _text(1_000_000) * 120
+    (tmp_path / "text").write_bytes(text)
+    with node(cli.home, WORDCOUNT):
+        job = cli.json("enqueue", "wordcount", "-f", f"text={tmp_path / 'text'}")["id"]
+        cli.wait_for(job, progress=lambda progress: progress > 0.1)
+        cli.run("pause", job)
+        cli.wait_for(job, status=lambda status: status != "running")
+        cli.run("resume", job)
+        shown = cli.wait_for(job, status="succeeded")
+    assert shown["result"]["words"] == len(text.split())
+
+
+def test_a_program_without_a_shell_is_a_task(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"some bytes")
+    with node(cli.home, COMMANDS, "--allow-exec"):
+        job = cli.json("enqueue", "checksum", "-f", f"file={tmp_path / 'file'}", "--wait")
+        cli.json("result", job["id"], "-o", str(tmp_path / "sum"))
+    assert hashlib.sha256(b"some bytes").hexdigest() in (tmp_path / "sum").read_text()
+
+
+def _text(size: int) -> bytes:
+    rng = random.Random(7)
+    words = [b"w" * rng.randint(1, 12) + rng.choice([b" ", b"  ", b"\n"]) for _ in range(size // 8)]
+    return b"".join(words)
