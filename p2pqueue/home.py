@@ -153,4 +153,4 @@ def _runtime_dir() -> Path:
 def _digest(text: str) -> str:
     import hashlib
 
-    return hashlib.blake2b(os.fsencode(text), digest_size=12).hexdigest()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
