@@ -27,7 +27,6 @@ from p2pqueue.payload.shelf import Shelf
 from p2pqueue.replica.doorbell import DoorbellServer
 from p2pqueue.replica.store import Store
 from p2pqueue.workers.live import Live
-from p2pqueue.workers.protocol import TaskDescription
 from p2pqueue.workers.requests import answer
 from p2pqueue.workers.runners import ChildRunner, InlineRunner, Inputs
 from p2pqueue.workers.sealer import Sealer
@@ -131,7 +130,9 @@ class Node:
         await self.store.write(lambda writer: recover(writer, {name: task.max_attempts for name, task in self.tasks.items()}), quiet=True)
         self.sealer = Sealer(self.store, self.shelf)
         self.worker = self._make_worker()
-        server = DoorbellServer(home.socket_path, on_ring=self.store.ring, requests={"status": self._status}, streams={"watch": self._watch})
+        server = DoorbellServer(
+            home.socket_path, on_ring=self.store.ring, requests={"status": self._status}, streams={"watch": self._watch}
+        )
         await server.start()
         stack.push_async_callback(server.close)
         self._loops = asyncio.get_running_loop().create_task(self._run())

@@ -149,6 +149,12 @@ def delete(writer: Writer, job_id: str) -> None:
     writer.connection.execute("DELETE FROM inputs WHERE job_id = ?", (job_id,))
 
 
+def files_of(connection: sqlite3.Connection, job_id: str) -> list[NewFile]:
+    """The inputs of a job whose originals, or whose capabilities, this device knows of itself."""
+    query = "SELECT parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id = ?"
+    return [NewFile(*row) for row in connection.execute(query, (job_id,))]
+
+
 def put_input(writer: Writer, job_id: str, spec: Stamp, files: Sequence[NewFile], manifest: str | None) -> None:
     """Names the input of a job: without a manifest as long as it is not sealed, and keeps where its originals lie."""
     name = files[0].name if len(files) == 1 else f"{len(files)} files"
@@ -238,21 +244,18 @@ def _refuse(job_id: str, refused: Refused | None) -> None:
         raise WrongState(refused.about(job_id))
 
 
+_COPIED = (
+    "queue, task, args, max_attempts, timeout, stall_timeout, backoff, retry_on, needs, owner, options, title, priority, "
+    "CASE WHEN input_counts THEN input_manifest END"
+)
+
+
 def _enqueue_again(writer: Writer, job_id: str) -> str:
-    columns = "queue, task, args, max_attempts, timeout, stall_timeout, backoff, retry_on, needs, unique_key, owner, options, title, priority"
-    row = writer.connection.execute(f"SELECT {columns}, CASE WHEN input_counts THEN input_manifest END FROM jobs WHERE id = ?", (job_id,)).fetchone()
-    files = tuple(
-        NewFile(*each)
-        for each in writer.connection.execute("SELECT parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id = ?", (job_id,))
-    )
-    new_id = writer.new_id()
+    row = writer.connection.execute(f"SELECT {_COPIED} FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    files = tuple(files_of(writer.connection, job_id))
     new = NewJob(
         queue=row[0], task=row[1], args=row[2], max_attempts=row[3], timeout=row[4], stall_timeout=row[5], backoff=row[6],
-        retry_on=row[7], needs=row[8], owner=row[10], options=wire.unpack(row[11]), title=row[12], priority=row[13] or 0,
-        files=files, manifest=row[14],
+        retry_on=row[7], needs=row[8], owner=row[9], options=wire.unpack(row[10]), title=row[11], priority=row[12] or 0,
+        files=files, manifest=row[13],
     )  # fmt: skip
-    stamp = writer.put("jobs", new_id, "spec", _spec(writer, new), generation=0)
-    _put_tune(writer, new_id, new, 0)
-    if files:
-        put_input(writer, new_id, stamp, files, new.manifest)
-    return new_id
+    return enqueue(writer, new).id

@@ -154,7 +154,7 @@ def find(connection: sqlite3.Connection, prefix: str) -> JobRow:
     raise AmbiguousId(f"several jobs begin with {prefix!r} ({', '.join(row[0] for row in found)} …); type more of the id")
 
 
-def select(connection: sqlite3.Connection, wanted: JobFilter = JobFilter()) -> list[JobRow]:  # noqa: B008
+def select(connection: sqlite3.Connection, wanted: JobFilter = JobFilter()) -> list[JobRow]:
     """The jobs that match, live ones first, then the newest."""
     clauses, values = _conditions(wanted)
     limit = "" if wanted.limit is None else f" LIMIT {int(wanted.limit)}"
@@ -225,10 +225,10 @@ def why(connection: sqlite3.Connection, row: JobRow, *, node_running: bool, now:
     return reason(situation, ability(connection) if node_running else None, at, known_tasks=known_tasks(connection))
 
 
-def statuses(connection: sqlite3.Connection, ids: Iterable[str]) -> Iterator[tuple[str, str | None, int, int, str | None, str | None]]:
-    """(id, status or None where deleted, generation, claim, worker, result run) of those jobs that have a row."""
+def statuses(connection: sqlite3.Connection, ids: Iterable[str]) -> Iterator[tuple[str, str | None, int, int, str | None]]:
+    """(id, status or None where deleted, generation, claim, worker) of those jobs that have a row."""
     yield from connection.execute(
-        "SELECT id, CASE WHEN live = 1 THEN status END, coalesce(state_generation, spec_generation), coalesce(claim, 0), worker_id, result_id "
+        "SELECT id, CASE WHEN live = 1 THEN status END, coalesce(state_generation, spec_generation), coalesce(claim, 0), worker_id "
         "FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(ids)),),
     )

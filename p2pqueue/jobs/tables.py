@@ -100,8 +100,7 @@ JOBS = Table(
     ),
     local=(("ready", "INTEGER", "0"),),
     indexes=(
-        "CREATE INDEX jobs_ready ON jobs(rank_priority, due_at, created_at) "
-        "WHERE ready = 1 AND status = 'queued' AND live = 1",
+        "CREATE INDEX jobs_ready ON jobs(rank_priority, due_at, created_at) WHERE ready = 1 AND status = 'queued' AND live = 1",
         "CREATE INDEX jobs_later ON jobs(due_at) WHERE ready = 0 AND status = 'queued' AND live = 1",
         "CREATE INDEX jobs_by_status ON jobs(status, id)",
         "CREATE INDEX jobs_by_owner ON jobs(owner, id)",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,10 @@ def reason(situation: Situation, ability: Ability | None, now: int, *, known_tas
         return f"runs again at {_moment(situation.retry_at)}, after: {situation.error or 'a failed attempt'}"
     if ability is None:
         unknown = situation.demand.task != EXEC_TASK and known_tasks and situation.demand.task not in known_tasks
-        return f"no node runs here{f', and none has had the task {situation.demand.task!r}' if unknown else ''}: start one with `p2pqueue run`"
+        also = f", and none has had the task {situation.demand.task!r}" if unknown else ""
+        return f"no node runs here{also}: start one with `p2pqueue run`"
     return unfit(situation.demand, ability) or situation.problem or "waiting for a free slot"
 
 
 def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -18,8 +18,8 @@ _WORDS = {"cancelled": None, "held": None, "shutdown": None, "lost": "lost to a 
 
 
 def ending_of(
-    job: ClaimedJob, outcome: Outcome, task: TaskDescription | None, *, author: bytes, now: int, duration: float, random: Callable[[], float],
-    output_manifest: str | None = None,
+    job: ClaimedJob, outcome: Outcome, task: TaskDescription | None, *, author: bytes, now: int, duration: float,
+    random: Callable[[], float], output_manifest: str | None = None,
 ) -> Ending:  # fmt: skip
     """The ending of an attempt; `now` is in milliseconds UTC, `duration` in seconds, `random` gives 0 to 1."""
     known: dict[str, Any] = {"author": author, "duration": duration}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 from dataclasses import dataclass
 
-from p2pqueue.errors import BadShard, InputChanged, InputUnreadable, PayloadUnavailable, P2PQueueError
+from p2pqueue.errors import BadShard, InputChanged, InputUnreadable, P2PQueueError, PayloadUnavailable
 from p2pqueue.jobs.arguments import decode, is_marker
-from p2pqueue.jobs.ledger import NewFile
+from p2pqueue.jobs.ledger import NewFile, files_of
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.replica.store import Store
 from p2pqueue.workers.protocol import FileGrant, OutputFile
@@ -87,9 +86,3 @@ class Inputs:
         if found.st_size != file.size or (file.mtime_ns is not None and found.st_mtime_ns != file.mtime_ns):
             raise InputChanged(f"the input {file.path} changed since it was enqueued; enqueue the job again")
         return file.path
-
-
-def files_of(connection: sqlite3.Connection, job_id: str) -> list[NewFile]:
-    """The inputs of a job whose originals, or whose capabilities, this device knows of itself."""
-    query = "SELECT parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id = ?"
-    return [NewFile(*row) for row in connection.execute(query, (job_id,))]

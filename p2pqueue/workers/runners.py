@@ -15,7 +15,7 @@ from p2pqueue.workers.pool import Pool
 from p2pqueue.workers.protocol import Assignment, Outcome, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Report
 from p2pqueue.workers.settle import ClaimedJob
-from p2pqueue.workers.workdir import clear_workdirs, make_workdir, remove_workdir
+from p2pqueue.workers.workdir import make_workdir, remove_workdir
 
 _log = logging.getLogger(__name__)
 

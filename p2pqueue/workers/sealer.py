@@ -65,13 +65,15 @@ class Sealer:
             try:
                 sealed.append(await self._seal_file(file))
             except P2PQueueError as error:
-                problem = str(error)
-                _log.warning("input %r of job %s: %s", file.parameter, unsealed.job_id, problem)
-                await self._store.write(lambda writer, file=file, problem=problem: note_problem(writer, unsealed.job_id, file.parameter, problem))
+                await self._note(unsealed.job_id, file.parameter, str(error))
                 return False
         manifest = await asyncio.to_thread(bundle, self._shelf, sealed)
         await self._store.write(lambda writer: put_manifest(writer, unsealed.job_id, sealed, manifest))
         return True
+
+    async def _note(self, job_id: str, parameter: str, problem: str) -> None:
+        _log.warning("input %r of job %s: %s", parameter, job_id, problem)
+        await self._store.write(lambda writer: note_problem(writer, job_id, parameter, problem))
 
     async def _seal_file(self, file: NewFile) -> NewFile:
         if file.capability is not None or file.path is None:

@@ -72,10 +72,12 @@ class Worker:
     _work: bool = True  # there may be something to claim
     _due: int | None = None
     _stopping: bool = False
+    _empty: asyncio.Event = field(default_factory=asyncio.Event)  # nothing runs
     _group: asyncio.TaskGroup | None = None
 
     def __post_init__(self) -> None:
         self._limits = {name: task.max_attempts for name, task in self.tasks.items()}
+        self._empty.set()
 
     # -- outside ----------------------------------------------------------------------------------------------
 
@@ -92,11 +94,11 @@ class Worker:
         """Takes nothing new, gives the running handlers `grace` seconds, then stops and releases them."""
         self._stopping = True
         self._wake.set()
-        deadline = time.monotonic() + (self.grace if grace is None else grace)
-        while self.runs and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
-        for run in list(self.runs.values()):
-            self._stop_run(run, "shutdown")
+        try:
+            async with asyncio.timeout(self.grace if grace is None else grace):
+                await self._empty.wait()
+        except TimeoutError:
+            self.hurry()
 
     def hurry(self) -> None:
         """Stops what still runs, without waiting for its grace."""
@@ -181,6 +183,7 @@ class Worker:
 
     def _start(self, job: ClaimedJob, author: bytes) -> None:
         assert self._group is not None
+        self._empty.clear()
         now = time.monotonic()
         run = self.runs[job.job_id] = Run(job, author, started=now, beaten=now)
         self._group.create_task(self._run(run))
@@ -196,7 +199,7 @@ class Worker:
             self._end(run, Ending(job, "released", author=run.author, error=str(error)))
             return
         except P2PQueueError as error:
-            outcome = Failed(error=f"{type(error).__name__}: {error}", traceback=None, kinds=(type(error).__name__, "Exception"), log_tail=None)
+            outcome = Failed(f"{type(error).__name__}: {error}", kinds=(type(error).__name__, "Exception"))
         if run.stop_why is not None and not isinstance(outcome, Succeeded):
             outcome = Stopped(run.stop_why)
         if isinstance(outcome, Continued):
@@ -210,6 +213,8 @@ class Worker:
     def _end(self, run: Run, ending: Ending) -> None:
         if self.runs.get(run.job.job_id) is run:
             del self.runs[run.job.job_id]
+        if not self.runs:
+            self._empty.set()
         self._endings.append(ending)
         self._wake.set()
 
@@ -229,7 +234,7 @@ class Worker:
             run = self.runs.get(job_id)
             if run is None:
                 continue
-            _, status, generation, claim, worker, _ = found.get(job_id, (job_id, None, 0, 0, None, None))
+            _, status, generation, claim, worker = found.get(job_id, (job_id, None, 0, 0, None))
             if status is None or status == "cancelled":
                 self._stop_run(run, "cancelled")
             elif generation != run.job.holder.generation or status == "succeeded":
