@@ -98,4 +98,4 @@ def _puts(writer: Writer, count: int, status: str | None, run_in: int, priority:
         if status is not None:
             ended = status == "succeeded"
             state = JobState(0, status, 1, 1, writer.device_id, writer.label, writer.now, writer.now if ended else None)
-            yield put_state(job_id, Transition(state, rank=2 if ended else 0, claim=0 if ended else 1, earliest=ended))
+            yield put_state(job_id, Transition(state))

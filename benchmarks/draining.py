@@ -34,7 +34,7 @@ def figures(folder: Path, peers: Mapping[str, Contender], targets: Mapping[str, 
     best = {name: max(Sample.of(rates[name, way]).median for way in ways[name]) for name in peers}
     name = "no-op jobs, 64 inline"
     rows = []
-    for peer in sorted(best, key=lambda peer: peer != YARDSTICK):
-        target = targets.get(name, Target()) if peer == YARDSTICK else Target()
-        rows.append(Figure(name, ours.median, "jobs/s", target, peer, best[peer], ours.spread))
+    for rival in sorted(best, key=lambda each: each != YARDSTICK):
+        target = targets.get(name, Target()) if rival == YARDSTICK else Target()
+        rows.append(Figure(name, ours.median, "jobs/s", target, rival, best[rival], ours.spread))
     return rows or [Figure(name, ours.median, "jobs/s", targets.get(name, Target()), spread=ours.spread)]

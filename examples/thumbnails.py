@@ -50,7 +50,7 @@ def _pictures(source: Path, count: int) -> Iterator[Any]:
             wanted = (index + 0.5) / count * duration
             container.seek(int(wanted))  # to the key frame before it
             for last in container.decode(stream):
-                if last.time is None or last.time * av.time_base >= wanted:
+                if (last.time or 0.0) * av.time_base >= wanted:
                     break
             if last is not None:
                 yield last
