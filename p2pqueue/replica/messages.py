@@ -84,6 +84,7 @@ class Done:
     """Messages 1 to `count` of the round hold all that was missing below `heads`."""
 
     round: RoundId
+    session: bytes
     count: int
     heads: Mapping[bytes, Head]
 

@@ -1,0 +1,209 @@
+"""What does a replication session want done, and what does it want to know?
+
+A `Session` returns effects: messages to send, and requests to its replica, whose answers come back through
+`Session.answered`. `peering` carries them out. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from p2pqueue.replica.messages import Message, Refusal, RoundId, RowId
+from p2pqueue.replica.spans import Span, Spans
+from p2pqueue.replica.write import Head, Write
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send this message to the peer."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class Report:
+    """Something to count, log and show: what, and about what."""
+
+    kind: Literal["fork", "twin", "digest", "refused", "set aside", "flood"]
+    detail: str
+
+
+@dataclass(frozen=True)
+class ReadState:
+    """Read, in one transaction, what is counted and held here."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class State:
+    """Answers `ReadState`: `falls` counts how often a head of this replica fell."""
+
+    author: bytes
+    heads: Mapping[bytes, Head]
+    held: Mapping[bytes, Spans]
+    falls: int
+
+
+@dataclass(frozen=True)
+class ReadUnsent:
+    """Read live writes that the peer neither counts nor holds, newest first, with the heads of the same transaction.
+
+    With `own_only` this device may not relay: only writes of its own authors are given out, but what it may
+    not give out counts as unsent.
+    """
+
+    number: int
+    counted: Mapping[bytes, int]
+    held: Mapping[bytes, tuple[Span, ...]]
+    own_only: bool
+    limit: int
+    max_bytes: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """Answers `ReadUnsent`.
+
+    `rest` says what is left beyond these writes: nothing, more to send, or only what may not be relayed.
+    """
+
+    writes: tuple[Write, ...]
+    rest: Literal["nothing", "more", "not ours to relay"]
+    heads: Mapping[bytes, Head]
+    falls: int
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Merge a peer's writes; durable when answered. No head moves."""
+
+    number: int
+    writes: tuple[Write, ...]
+    repair: bool = False
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Answers `Merge`: what was refused, what was set aside because it made this node fail, whether a fork was seen."""
+
+    refusals: tuple[Refusal, ...] = ()
+    set_aside: tuple[Refusal, ...] = ()
+    forked: bool = False
+
+
+@dataclass(frozen=True)
+class MoveHeads:
+    """Move heads to the maximum of what they are and these, unless a head fell since `falls` was read."""
+
+    number: int
+    heads: Mapping[bytes, Head]
+    falls: int
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Compare what the peer knows of this replica's own author with what it wrote; record the acknowledgement.
+
+    Answered by whether that showed a fork.
+    """
+
+    number: int
+    author: bytes
+    head: Head | None
+    highest_held: int
+
+
+@dataclass(frozen=True)
+class Recheck:
+    """The peer refused these: check them here; set aside what fails, write anew what is our own."""
+
+    number: int
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """Read live rows held for more than a day, from behind a row on."""
+
+    number: int
+    after: tuple[str, str] | None
+    limit: int
+
+
+@dataclass(frozen=True)
+class RowPage:
+    """Answers `ReadRows`; `resume` is None at the end."""
+
+    rows: tuple[RowId, ...]
+    resume: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class ReadEnded:
+    """Read which of these rows have ended: their creating write is counted here, and they are not here."""
+
+    number: int
+    round: RoundId
+    rows: tuple[RowId, ...]
+
+
+@dataclass(frozen=True)
+class DropEnded:
+    """Drop these rows, where their creating write is still that one."""
+
+    number: int
+    rows: tuple[RowId, ...]
+    falls: int
+
+
+@dataclass(frozen=True)
+class ReadDigest:
+    """Read the digest of all buckets."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class DigestRead:
+    """Answers `ReadDigest`."""
+
+    heads: Mapping[bytes, Head]
+    loose: bool
+    buckets: bytes
+
+
+@dataclass(frozen=True)
+class ReadBucket:
+    """Read a page of the writes of a bucket, from behind a row on."""
+
+    number: int
+    bucket: int
+    after: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class BucketPage:
+    """Answers `ReadBucket`; `resume` is None at the end."""
+
+    writes: tuple[Write, ...]
+    resume: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class ReadGreater:
+    """Read the registers of the rows of these writes that stand above them, or that they don't name."""
+
+    number: int
+    bucket: int
+    writes: tuple[Write, ...] = field(repr=False)
+
+
+Request = (
+    ReadState | ReadUnsent | Merge | MoveHeads | Observe | Recheck
+    | ReadRows | ReadEnded | DropEnded | ReadDigest | ReadBucket | ReadGreater
+)
+Effect = Send | Report | Request
+Answer = State | Page | Taken | RowPage | DigestRead | BucketPage | tuple[RowId, ...] | tuple[Write, ...] | bool | None

@@ -1,0 +1,112 @@
+"""What do we do when digests differ although everything was counted? Pure.
+
+Every few minutes each side tells its digests. With equal heads, nothing loose and unequal digests something
+went wrong; it is reported, and the buckets that differ are exchanged page by page and merged as a repair.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from p2pqueue.replica.digest import differing
+from p2pqueue.replica.effects import BucketPage, DigestRead, Effect, Merge, ReadBucket, ReadDigest, ReadGreater, Report, Send
+from p2pqueue.replica.messages import Digest, Mend, More
+from p2pqueue.replica.write import Head, Write
+
+DIGEST_EVERY = 240.0  # seconds between digests, give or take a quarter
+LOOSE_AGAIN = 15.0  # seconds until the next try while something is loose here
+TWIN_AFTER = 1.0  # seconds from the sight of a forked author to the next digest: rounds may end before
+
+
+class Mending:
+    """Compares, and exchanges what differs, one bucket after the other."""
+
+    def __init__(self, number: Callable[[], int], jitter: Callable[[], float], now: float) -> None:
+        self._number = number
+        self._jitter = jitter
+        self._at = now + DIGEST_EVERY * (0.75 + 0.5 * jitter())
+        self._telling = 0  # number of the read whose digests are told
+        self._theirs: dict[int, Digest] = {}  # by the number of the read to compare with
+        self._merging: dict[int, Mend] = {}
+        self._todo: deque[int] = deque()
+        self._twin: Mapping[bytes, Head] = {}
+
+    @property
+    def due(self) -> float:
+        """When `advance` must be called at the latest."""
+        return self._at
+
+    def advance(self, now: float) -> list[Effect]:
+        """Takes our digests when it is time."""
+        if now < self._at:
+            return []
+        self._at = now + DIGEST_EVERY * (0.75 + 0.5 * self._jitter())
+        self._telling = self._number()
+        return [ReadDigest(self._telling)]
+
+    def compare(self, ours: Mapping[bytes, Head], theirs: Mapping[bytes, Head], now: float) -> list[Effect]:
+        """Looks for authors that are known by two tags: their writes may differ though their numbers don't."""
+        twins = {author: head for author, head in theirs.items() if ours.get(author, head) != head and ours[author].seq == head.seq}
+        if not twins or twins == self._twin:
+            return []
+        self._twin = twins
+        self._at = min(self._at, now + TWIN_AFTER)
+        return [Report("twin", " ".join(author.hex() for author in twins))]
+
+    def received(self, message: Digest | Mend | More) -> list[Effect]:
+        """Takes a message of the peer's."""
+        number = self._number()
+        if isinstance(message, Digest):
+            self._theirs = {number: message}
+            return [ReadDigest(number)]
+        if isinstance(message, More):
+            return [ReadBucket(number, message.bucket, message.after)]
+        self._merging[number] = message
+        return [Merge(number, message.writes, repair=True)]
+
+    def digest_read(self, request: ReadDigest, read: DigestRead, now: float) -> list[Effect]:
+        """Our digests have been taken: to be told, or to compare with the peer's."""
+        theirs = self._theirs.pop(request.number, None)
+        if theirs is None:
+            if not read.loose:
+                return [Send(Digest(read.heads, read.buckets))]
+            self._at = min(self._at, now + LOOSE_AGAIN)
+            return []
+        if read.loose or _numbers(read.heads) != _numbers(theirs.heads):
+            return []
+        self._todo = deque(differing(read.buckets, theirs.buckets))
+        if not self._todo:
+            return []
+        return [Report("digest", f"{len(self._todo)} buckets differ"), *self._next()]
+
+    def bucket_read(self, request: ReadBucket, page: BucketPage) -> list[Effect]:
+        """A page of a bucket of ours goes out."""
+        return [Send(Mend(request.bucket, page.writes, resume=page.resume))]
+
+    def merged(self, request: Merge) -> list[Effect]:
+        """A page of the peer's is in: answer what stands above it here, and go on."""
+        message = self._merging.pop(request.number, None)
+        if message is None or message.answer:
+            return []
+        effects: list[Effect] = [ReadGreater(self._number(), message.bucket, message.writes)]
+        if message.resume is not None:
+            return [*effects, Send(More(message.bucket, message.resume))]
+        if self._todo and self._todo[0] == message.bucket:
+            self._todo.popleft()
+            effects += self._next()
+        return effects
+
+    def greater_read(self, request: ReadGreater, writes: tuple[Write, ...]) -> list[Effect]:
+        """What stands here above the peer's page goes back to it."""
+        return [Send(Mend(request.bucket, writes, answer=True))] if writes else []
+
+    def _next(self) -> list[Effect]:
+        if not self._todo:
+            return []
+        bucket = self._todo[0]
+        return [ReadBucket(self._number(), bucket, None), Send(More(bucket))]
+
+
+def _numbers(heads: Mapping[bytes, Head]) -> dict[bytes, int]:
+    return {author: head.seq for author, head in heads.items() if head.seq}

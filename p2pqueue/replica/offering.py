@@ -1,0 +1,209 @@
+"""What do we send to this peer, and when may we say that it is all? Pure.
+
+The sender's half of a session: it serves the round that the peer opened. Everything it believes of the peer
+(what it counts, what it holds) comes from messages bound to that round, and is forgotten with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from p2pqueue.replica.effects import Effect, Page, ReadEnded, ReadUnsent, Send
+from p2pqueue.replica.messages import (
+    MAX_BYTES,
+    MAX_WRITES,
+    Again,
+    Done,
+    Ended,
+    Heads,
+    RoundId,
+    RowId,
+    Writes,
+    write_size,
+)
+from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.write import Head, Write
+
+WINDOW = 8  # messages of writes that may be unacknowledged
+RELAY_DELAY = 0.25  # seconds: a received write's own author reaches a linked peer sooner than we could
+MAX_ASKED = 8  # messages of rows kept to answer at the next `done`
+
+
+class Offering:
+    """Serves one round of the peer's at a time."""
+
+    def __init__(self, session: bytes, number: Callable[[], int], *, relays: bool) -> None:
+        self.round: RoundId | None = None
+        self._session = session
+        self._number = number
+        self._relays = relays
+        self._over: RoundId | None = None  # the last round that ended before its time
+        self._counted: dict[bytes, int] = {}  # by the peer, of each author
+        self._held: dict[bytes, Spans] = {}  # by the peer, or sent to it in this round
+        self._falls: int | None = None
+        self._sent = 0  # messages of writes in this round
+        self._unacked: set[int] = set()
+        self._outbox: deque[tuple[Write, ...]] = deque()
+        self._told: dict[bytes, Head] = {}  # by the last `done`
+        self._done: dict[bytes, Head] | None = None  # to be told once the outbox is empty
+        self._finished = False  # the last read found nothing unsent
+        self._reading = 0  # number of the read under way, 0 for none
+        self._look = False  # there may be something unsent
+        self._look_at: float | None = None  # the same, from then on
+        self._asked: deque[tuple[RowId, ...]] = deque()
+
+    # --- what the peer says ---
+
+    def serve(self, message: Heads) -> None:
+        """The peer opens a round, or tells how far it has come in the one that is open."""
+        if message.round == self.round:
+            self._learn(message)
+        elif not self._is_late(message.round):
+            self._begin(message)
+
+    def acknowledged(self, round_id: RoundId, indexes: Spans) -> None:
+        """Messages of writes are durable at the peer."""
+        if round_id == self.round:
+            self._unacked = {index for index in self._unacked if index not in indexes}
+
+    def heard(self, writes: Iterable[Write]) -> None:
+        """The peer holds what it sends."""
+        for write in writes:
+            if write.seq > self._counted.get(write.stamp.author, 0):
+                self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
+
+    def asked(self, round_id: RoundId, rows: tuple[RowId, ...]) -> None:
+        """The peer asks which of its rows ended; answered behind the next `done`."""
+        if round_id == self.round and len(self._asked) < MAX_ASKED:
+            self._asked.append(rows)
+            self._look = True
+
+    def end(self, round_id: RoundId) -> bool:
+        """Ends a round before its time: no `done` of it may follow. Says whether it was open."""
+        if round_id != self.round:
+            return False
+        self._over, self.round = self.round, None
+        return True
+
+    # --- what happens here ---
+
+    def committed(self, now: float, *, local: bool) -> None:
+        """Something new stands in the replica: our own goes out at once, what others wrote if the peer still lacks it then."""
+        if local:
+            self._look = True
+        elif self._look_at is None:
+            self._look_at = now + RELAY_DELAY
+
+    @property
+    def due(self) -> float | None:
+        """When `advance` must be called at the latest."""
+        return self._look_at if self.round is not None else None
+
+    def advance(self, now: float) -> list[Effect]:
+        """Sends what the window admits, and reads on."""
+        if self.round is None:
+            return []
+        effects = self._flush(self.round)
+        if self._look_at is not None and now >= self._look_at:
+            self._look, self._look_at = True, None
+        room = WINDOW - len(self._unacked)
+        if self._look and not self._reading and not self._outbox and room:
+            self._look, self._finished, self._reading = False, False, self._number()
+            held = {author: tuple(spans) for author, spans in self._held.items() if spans}
+            limits = room * MAX_WRITES, room * MAX_BYTES
+            effects.append(ReadUnsent(self._reading, dict(self._counted), held, not self._relays, *limits))
+        if self._finished and not self._outbox:
+            effects += [ReadEnded(self._number(), self.round, rows) for rows in self._asked]
+            self._asked.clear()
+        return effects
+
+    def read(self, request: ReadUnsent, page: Page) -> list[Effect]:
+        """A read has been answered."""
+        if request.number != self._reading or self.round is None:
+            return []
+        self._reading = 0
+        if self._falls is None:
+            self._falls = page.falls
+        if self._falls != page.falls:  # what our heads covered before is no longer covered
+            ended = self.round
+            self.end(ended)
+            return [Send(Again(ended))]
+        for write in page.writes:
+            self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
+        self._outbox.extend(_messages(page.writes))
+        if page.rest == "more":
+            self._look = True
+        elif page.rest == "nothing":
+            self._cover(page.heads)
+        return []
+
+    def ended(self, request: ReadEnded, rows: tuple[RowId, ...]) -> list[Effect]:
+        """The rows that were asked after have been looked up."""
+        return [Send(Ended(request.round, rows if self._relays else ()))] if request.round == self.round else []
+
+    # --- inside ---
+
+    def _is_late(self, round_id: RoundId) -> bool:
+        return any(
+            known is not None and known.session == round_id.session and round_id.number <= known.number
+            for known in (self.round, self._over)
+        )
+
+    def _begin(self, message: Heads) -> None:
+        self.round = message.round
+        self._counted, self._held, self._told = {}, {}, {}
+        self._falls = self._done = None
+        self._finished = False
+        self._sent = self._reading = 0
+        self._unacked.clear()
+        self._outbox.clear()
+        self._asked.clear()
+        self._learn(message)
+
+    def _learn(self, message: Heads) -> None:
+        for author, head in message.heads.items():
+            self._counted[author] = max(head.seq, self._counted.get(author, 0))
+        for author, spans in message.held.items():
+            self._held.setdefault(author, Spans()).update(spans)
+        for author, held in self._held.items():
+            held.forget_to(self._counted.get(author, 0))
+        self._look = True
+
+    def _cover(self, heads: Mapping[bytes, Head]) -> None:
+        """Nothing at or below these heads is unsent: what isn't live there any more has been outranked by what was sent."""
+        self._finished = True
+        ahead = {author: head for author, head in heads.items() if head.seq > self._counted.get(author, 0)}
+        for author, head in ahead.items():
+            self._held.setdefault(author, Spans()).add(self._counted.get(author, 0) + 1, head.seq)
+        if any(self._told.get(author) != head for author, head in ahead.items()):
+            self._done = ahead
+
+    def _flush(self, round_id: RoundId) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._outbox and len(self._unacked) < WINDOW:
+            self._sent += 1
+            self._unacked.add(self._sent)
+            effects.append(Send(Writes(round_id, self._session, self._sent, self._outbox.popleft())))
+        if self._done is not None and not self._outbox:
+            effects.append(Send(Done(round_id, self._session, self._sent, self._done)))
+            self._told.update(self._done)
+            self._done = None
+        return effects
+
+
+def _messages(writes: tuple[Write, ...]) -> list[tuple[Write, ...]]:
+    """Cuts a page into messages within their limits."""
+    messages: list[tuple[Write, ...]] = []
+    batch: list[Write] = []
+    size = 0
+    for write in writes:
+        bytes_of = write_size(write)
+        if batch and (len(batch) == MAX_WRITES or size + bytes_of > MAX_BYTES):
+            messages.append(tuple(batch))
+            batch, size = [], 0
+        batch.append(write)
+        size += bytes_of
+    if batch:
+        messages.append(tuple(batch))
+    return messages

@@ -1,0 +1,214 @@
+"""How do two replicas come to hold the same? One side of a replication session, without I/O. Pure.
+
+Theory of operation. *heads[a] = n* means: this replica's state includes every write of author a up to n, or
+something that outranks it. So a head never moves because numbers were "sent"; it moves by a `Done`, which says
+that one read transaction of the sender found nothing the receiver neither counts nor holds.
+
+    receiver                                   sender
+    Heads(round, counted, held)  ───────────▶
+                                 ◀───────────  Writes(round, 1) … Writes(round, n)   newest first, at most 8 unacknowledged
+    Ack(round, indexes)          ───────────▶  (each once durable)
+                                 ◀───────────  Done(round, n, heads)                 counts when 1 … n are durable
+    Heads(same round)            ───────────▶  (how far it has come; relaying and forks live on it)
+
+Both directions run side by side, and stay open: a new commit is one more `Writes` and one more `Done`. A round
+ends, and another is opened, when it was cut, when a write was refused (`Refused`), when a head of either side
+fell (`Again`), when the peer began anew, and every few seconds while nothing moves. Loss, duplication and
+reordering of messages cost time and nothing else: whatever is believed of the peer is bound to a round.
+
+`taking` is the receiver's half, `offering` the sender's, `mending` compares digests. Messages and the time go
+in; effects come out; requests among them are answered through `answered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from p2pqueue.replica.effects import (
+    Answer,
+    BucketPage,
+    DigestRead,
+    DropEnded,
+    Effect,
+    Merge,
+    MoveHeads,
+    Observe,
+    Page,
+    ReadBucket,
+    ReadDigest,
+    ReadEnded,
+    ReadGreater,
+    ReadRows,
+    ReadState,
+    ReadUnsent,
+    Recheck,
+    Report,
+    Request,
+    RowPage,
+    State,
+    Taken,
+)
+from p2pqueue.replica.mending import Mending
+from p2pqueue.replica.messages import Ack, Again, Digest, Done, Ended, Heads, Mend, Message, More, Refused, RowId, Rows, Writes
+from p2pqueue.replica.offering import Offering
+from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.taking import Taking
+from p2pqueue.replica.write import Head, Write
+
+OBSERVE_EVERY = 5.0  # seconds between two records of one peer's acknowledgements: a late one only costs work at a fork
+
+
+class Session:
+    """One side of a session with one peer; it lasts as long as the link.
+
+    `nonce` is 8 random bytes, `jitter` gives numbers from 0 to 1, `relays` says whether this device's role lets
+    it relay, `peer_relays` the same of the peer.
+    """
+
+    def __init__(
+        self, nonce: bytes, *, jitter: Callable[[], float], now: float, relays: bool = True, peer_relays: bool = True
+    ) -> None:
+        self._last_number = 0
+        self._taking = Taking(nonce, self._number, jitter, now, asks=peer_relays)
+        self._offering = Offering(nonce, self._number, relays=relays)
+        self._mending = Mending(self._number, jitter, now)
+        self._peer: bytes | None = None  # nonce of the peer's session
+        self._observed: tuple[Head | None, int] = (None, 0)
+        self._observe_at = now
+        self._pending_observation: tuple[Head | None, int] | None = None
+
+    def start(self, now: float) -> list[Effect]:
+        """The link is up."""
+        return self._taking.open(now)
+
+    def received(self, message: Message, now: float) -> list[Effect]:
+        """A message of the peer's has come."""
+        return self._received(message, now) + self.tick(now)
+
+    def answered(self, request: Request, answer: Answer, now: float) -> list[Effect]:
+        """A request has been carried out."""
+        return self._answered(request, answer, now) + self.tick(now)
+
+    def committed(self, now: float, *, local: bool) -> list[Effect]:
+        """The replica has changed: by a write of this device, or by what another session merged or counted."""
+        self._offering.committed(now, local=local)
+        self._taking.changed(now)
+        return self.tick(now)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Does what is due."""
+        return [*self._taking.advance(now), *self._offering.advance(now), *self._mending.advance(now), *self._observe(now)]
+
+    @property
+    def due(self) -> float:
+        """When `tick` must be called at the latest."""
+        moments = [self._taking.due, self._mending.due, self._offering.due, self._observe_at if self._pending_observation else None]
+        return min(moment for moment in moments if moment is not None)
+
+    # --- messages ---
+
+    def _received(self, message: Message, now: float) -> list[Effect]:
+        taking, offering = self._taking, self._offering
+        match message:
+            case Heads():
+                return self._heads(message, now)
+            case Writes():
+                if taking.is_current(message.round, message.session) and message.session == self._peer:
+                    offering.heard(message.writes)
+                return taking.writes(message, now)
+            case Ack():
+                offering.acknowledged(message.round, message.indexes)
+            case Done():
+                taking.done(message, now)
+            case Refused():
+                if offering.end(message.round):
+                    return [Recheck(self._number(), message.refusals)]
+            case Again():
+                if message.round == taking.round:
+                    return taking.open(now)
+            case Rows():
+                offering.asked(message.round, message.rows)
+            case Ended():
+                return taking.ended(message, now)
+            case Digest() | Mend() | More():
+                return self._mending.received(message)
+        return []
+
+    def _heads(self, message: Heads, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        if message.round.session != self._peer:
+            if self._peer is not None:  # the peer began anew: what its last session told us is void
+                effects += self._taking.open(now)
+            self._peer = message.round.session
+        elif message.serving is None and self._taking.round is not None and self._taking.is_old(now):
+            effects += self._taking.open(now)  # our heads were lost
+        self._offering.serve(message)
+        state = self._taking.state
+        if state is not None:
+            effects += self._mending.compare(state.heads, message.heads, now)
+            self._note(state, message)
+        return effects
+
+    # --- answers ---
+
+    def _answered(self, request: Request, answer: Answer, now: float) -> list[Effect]:
+        taking, offering, mending = self._taking, self._offering, self._mending
+        match request:
+            case ReadState():
+                return taking.read_state(request, cast(State, answer), offering.round, now)
+            case ReadUnsent():
+                return offering.read(request, cast(Page, answer))
+            case Merge():
+                return self._merged(request, cast(Taken, answer), now)
+            case MoveHeads():
+                offering.committed(now, local=False)
+                return taking.moved(request, bool(answer), now)
+            case Observe():
+                return [Report("fork", request.author.hex()), *taking.open(now)] if answer else []
+            case Recheck():
+                offering.committed(now, local=True)
+            case ReadRows():
+                return taking.read_rows(request, cast(RowPage, answer), now)
+            case ReadEnded():
+                return offering.ended(request, cast(tuple[RowId, ...], answer))
+            case DropEnded():
+                pass
+            case ReadDigest():
+                return mending.digest_read(request, cast(DigestRead, answer), now)
+            case ReadBucket():
+                return mending.bucket_read(request, cast(BucketPage, answer))
+            case ReadGreater():
+                return mending.greater_read(request, cast(tuple[Write, ...], answer))
+        return []
+
+    def _merged(self, request: Merge, taken: Taken, now: float) -> list[Effect]:
+        effects = self._mending.merged(request) if request.repair else self._taking.merged(request, taken, now)
+        self._offering.committed(now, local=False)
+        if taken.forked:
+            effects += [Report("fork", "a write of our own author that isn't ours"), *self._taking.open(now)]
+        return effects
+
+    # --- forks ---
+
+    def _note(self, state: State, message: Heads) -> None:
+        head = message.heads.get(state.author)
+        highest = message.held.get(state.author, Spans()).highest
+        if head is None and not highest:
+            return
+        if (head, highest) != self._observed:
+            self._pending_observation = (head, highest)
+            known = state.heads.get(state.author, Head(0, b""))
+            if highest > known.seq or (head is not None and (head.seq > known.seq or (head.seq == known.seq and head != known))):
+                self._observe_at = 0.0  # perhaps a fork: look at once
+
+    def _observe(self, now: float) -> list[Effect]:
+        if self._pending_observation is None or now < self._observe_at or self._taking.state is None:
+            return []
+        self._observed, self._pending_observation = self._pending_observation, None
+        self._observe_at = now + OBSERVE_EVERY
+        return [Observe(self._number(), self._taking.state.author, *self._observed)]
+
+    def _number(self) -> int:
+        self._last_number += 1
+        return self._last_number
