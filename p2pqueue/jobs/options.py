@@ -67,6 +67,34 @@ class TaskOptions:
             raise ConfigError("an inline task runs in the node itself and can have no memory_limit of its own")
 
 
+class TaskOption(TypedDict, total=False):
+    """The options of `@queue.task(…)`; see `TaskOptions`."""
+
+    max_attempts: int
+    backoff: Backoff
+    timeout: float | timedelta | None
+    stall_timeout: float | timedelta | None
+    retry_on: RetryOn | None
+    needs: Iterable[str]
+    inline: bool
+    queue: str
+    title: str | None
+    priority: int
+    max_input: int | None
+    memory_limit: int | None
+
+
+def declared(given: Mapping[str, Any]) -> TaskOptions:
+    """The options that were given to `@queue.task`. Raises `TypeError` for an unknown one, `ConfigError` for a bad value."""
+    _refuse_unknown(given, TASK_OPTIONS)
+    plain: dict[str, Any] = {name: seconds(value) if isinstance(value, timedelta) else value for name, value in given.items()}
+    if "retry_on" in plain:
+        plain["retry_on"] = _names(plain["retry_on"])
+    if "needs" in plain:
+        plain["needs"] = _tags(plain["needs"])
+    return TaskOptions(**plain)
+
+
 class EnqueueOption(TypedDict, total=False):
     """The options of one enqueueing; see `EnqueueOptions`."""
 
@@ -102,9 +130,7 @@ class EnqueueOptions:
 
     def changed(self, changes: Mapping[str, Any]) -> EnqueueOptions:
         """These options with some of them changed. Raises `TypeError` for an unknown one, `ArgumentError` for a bad value."""
-        for name in changes:
-            if name not in ENQUEUE_OPTIONS:
-                raise TypeError(f"there is no option {name!r} here; there are {', '.join(ENQUEUE_OPTIONS)}")
+        _refuse_unknown(changes, ENQUEUE_OPTIONS)
         plain: dict[str, Any] = {name: seconds(value) if isinstance(value, timedelta) else value for name, value in changes.items()}
         options = dataclasses.replace(self, **plain)
         options._check()
@@ -133,11 +159,17 @@ class EnqueueOptions:
         _check_text("title", self.title, _TITLE_LIMIT)
 
 
+TASK_OPTIONS: Final = tuple(field.name for field in dataclasses.fields(TaskOptions))
 ENQUEUE_OPTIONS: Final = tuple(field.name for field in dataclasses.fields(EnqueueOptions))
 
 
-def names_of(retry_on: RetryOn | None) -> tuple[str, ...] | None:
-    """The names of exception classes given as classes or names."""
+def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise TypeError(f"there is no option {name!r} here; there are {', '.join(known)}")
+
+
+def _names(retry_on: RetryOn | None) -> tuple[str, ...] | None:
     if retry_on is None:
         return None
     if isinstance(retry_on, (str, type)):
@@ -145,9 +177,8 @@ def names_of(retry_on: RetryOn | None) -> tuple[str, ...] | None:
     return tuple(name if isinstance(name, str) else kind_of(name) for name in retry_on)
 
 
-def tags_of(needs: Iterable[str]) -> frozenset[str]:
-    """The tags that a task needs. A bare text would be taken apart into letters: it is refused."""
-    if isinstance(needs, str):
+def _tags(needs: Iterable[str]) -> frozenset[str]:
+    if isinstance(needs, str):  # it would be taken apart into letters
         raise ConfigError(f"needs is a set of tags, as in needs={{{needs!r}}}")
     return frozenset(needs)
 

@@ -1,0 +1,82 @@
+"""How did a job end, and what does that mean for whoever waits for its result?"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from p2pqueue.errors import JobCancelled, JobFailed, NoSuchJob
+from p2pqueue.jobs import rows
+from p2pqueue.jobs.arguments import decode_result
+
+if TYPE_CHECKING:
+    from p2pqueue.jobs.access import Access
+    from p2pqueue.payload.file import File
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a job: its row, and the run that decided it."""
+
+    row: rows.JobRow
+    run: rows.RunRow | None
+
+    def value(self, access: Access) -> Any:
+        """What the handler returned. Raises `JobFailed` and `JobCancelled` where there is nothing to return."""
+        row, run = self.row, self.run
+        if row.status == "cancelled":
+            raise JobCancelled(f"job {row.id} ({row.task}) was cancelled", job_id=row.id)
+        if row.status == "failed":
+            error = row.error or "unknown error"
+            traceback = (run.traceback if run else None) or ""
+            raise JobFailed(f"job {row.id} ({row.task}) failed: {error}", job_id=row.id, error=error, traceback=traceback)
+        if run is None:
+            return None
+        manifest = run.output_manifest
+        return decode_result(run.result, None if manifest is None else _Outputs(access, manifest, run.result).open)
+
+
+def read_outcome(connection: sqlite3.Connection, job_id: str) -> Outcome | None:
+    """How the job ended; None while it hasn't, or while the run that holds its result is still to come."""
+    row = rows.get(connection, job_id)
+    if row is None:
+        raise NoSuchJob(f"job {job_id} was deleted, or dropped after its time")
+    if not row.ended:
+        return None
+    if row.status == "succeeded":
+        run = rows.run(connection, row.result_id) if row.result_id else None
+        return None if run is None or run.ended_at is None else Outcome(row, run)
+    if row.status == "failed":
+        failed = [run for run in rows.runs_of(connection, job_id) if run.error is not None]
+        return Outcome(row, failed[-1] if failed else None)
+    return Outcome(row, None)
+
+
+class _Outputs:
+    """The files of a result, by the names in it."""
+
+    def __init__(self, access: Access, manifest: str, result: bytes | None) -> None:
+        self._access = access
+        self._manifest = manifest
+        self._single = _count(decode_result(result)) == 1
+        self._entries: dict[str, str] | None = None
+
+    def open(self, name: str) -> File:
+        """The file of that name."""
+        from p2pqueue.payload.file import File
+
+        if self._single:  # the manifest is the file's own, not one of several
+            return File(self._manifest, shelf=self._access.shelf)
+        if self._entries is None:
+            self._entries = self._access.shelf.entries(self._manifest)
+        return File(self._entries[name], shelf=self._access.shelf)
+
+
+def _count(value: Any) -> int:
+    from p2pqueue.jobs.arguments import is_marker
+
+    if is_marker(value):
+        return 1
+    inner = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+    return sum(map(_count, inner))

@@ -1,0 +1,194 @@
+"""What is a task, and how is a job of it asked for?
+
+`@queue.task` makes one from a function. Called, it runs here and now, as the function would; `enqueue` takes the
+same arguments and makes a job, which some able device runs later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from p2pqueue.errors import ConfigError
+from p2pqueue.jobs import ledger
+from p2pqueue.jobs.enqueueing import prepare
+from p2pqueue.jobs.handle import Job
+from p2pqueue.jobs.ledger import NewJob
+from p2pqueue.jobs.options import EnqueueOption, EnqueueOptions, TaskOptions
+from p2pqueue.jobs.signature import Signature
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from p2pqueue.jobs.queue import Queue
+    from p2pqueue.replica.writer import Writer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+BATCH = 1000  # jobs in one transaction of `enqueue_many`
+
+Arguments = Mapping[str, Any] | tuple[Any, ...]
+
+
+class Task(Generic[P, R]):
+    """A function that can be run as a job.
+
+    :ivar name: what jobs call it; the function's name unless given.
+    :ivar function: the function itself.
+    :ivar declared: how its jobs are run.
+    """
+
+    def __init__(self, queue: Queue, function: Callable[..., Any], *, name: str, options: TaskOptions) -> None:
+        if options.inline and not inspect.iscoroutinefunction(function):
+            raise ConfigError(f"the task {name!r} can't be inline: it is no `async def`, and would block the node's loop")
+        self.queue = queue
+        self.function = function
+        self.name = name
+        self.declared = options
+        self.signature = Signature(name, function)
+        self._asked = EnqueueOptions()
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__qualname__ = getattr(function, "__qualname__", name)
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r} of queue {self.declared.queue!r}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Runs the function here and now; no job is made."""
+        return self.function(*args, **kwargs)
+
+    def options(self, **changes: Unpack[EnqueueOption]) -> Self:
+        """The same task with options for its next jobs; see `EnqueueOptions`. The task itself stays as it is."""
+        changed = copy.copy(self)
+        changed._asked = self._asked.changed(changes)
+        return changed
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Makes a job; durable on return. One local write: it waits for no network.
+
+        Raises `ArgumentError` where the arguments don't fit, `InputUnreadable`, `NotInitialised`.
+        """
+        new = self._prepare(args, kwargs)
+        made = self.queue.access.write(lambda writer: ledger.enqueue(writer, new))
+        return Job(self.queue.access, made.id)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """As `enqueue`, without blocking the loop."""
+        new = await self._aprepare(args, kwargs)
+        made = await self.queue.access.awrite(lambda writer: ledger.enqueue(writer, new))
+        return Job(self.queue.access, made.id)
+
+    def enqueue_many(self, calls: Iterable[Arguments]) -> list[Job[R]]:
+        """Makes a job of each call: a map of parameters, or a tuple of arguments by position.
+
+        All arguments are checked before the first job is written; then each thousand is one transaction.
+        """
+        made: list[Job[R]] = []
+        for batch in _batches([self._prepare(*_call(call)) for call in calls]):
+            made += self._handles(self.queue.access.write(batch))
+        return made
+
+    async def aenqueue_many(self, calls: Iterable[Arguments]) -> list[Job[R]]:
+        """As `enqueue_many`, without blocking the loop."""
+        prepared = await asyncio.to_thread(lambda: [self._prepare(*_call(call)) for call in calls])
+        made: list[Job[R]] = []
+        for batch in _batches(prepared):
+            made += self._handles(await self.queue.access.awrite(batch))
+        return made
+
+    def describe(self) -> dict[str, Any]:
+        """What a node must know of the task without importing it: a plain map, as JSON and MessagePack carry it."""
+        options = self.declared
+        return {
+            "name": self.name,
+            "queue": options.queue,
+            "inline": options.inline,
+            "max_attempts": options.max_attempts,
+            "timeout": options.timeout,
+            "stall_timeout": options.stall_timeout,
+            "backoff": options.backoff.to_json(),
+            "retry_on": None if options.retry_on is None else list(options.retry_on),
+            "needs": sorted(options.needs),
+            "concurrency": None,
+            "max_input": options.max_input,
+            "memory_limit": options.memory_limit,
+            "parameters": [parameter.describe() for parameter in self.signature.parameters],
+            "command": None,
+            "doc": inspect.getdoc(self.function) or "",
+            "title": options.title,
+            "priority": options.priority,
+        }
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        bound = self.signature.bind(args, kwargs)
+        return prepare(self.queue.access, self.name, bound, options=self._asked, declared=self.declared)
+
+    async def _aprepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        access = self.queue.access
+        if access.is_open and not self.signature.file_parameters:
+            return self._prepare(args, kwargs)  # nothing to wait for; a thread would cost more than all the rest
+        return await asyncio.to_thread(self._prepare, args, kwargs)
+
+    def _handles(self, made: list[ledger.EnqueuedJob]) -> list[Job[R]]:
+        return [Job(self.queue.access, each.id) for each in made]
+
+
+class SyncTask(Task[P, R]):
+    """A task made from a `def`: called, it returns what the function returns."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs the function here and now; no job is made."""
+        result: R = self.function(*args, **kwargs)
+        return result
+
+
+class AsyncTask(Task[P, R]):
+    """A task made from an `async def`: called, it returns a coroutine."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Runs the function here and now, when awaited; no job is made."""
+        coroutine: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        return coroutine
+
+
+class TaskDecorator(Protocol):
+    """What `@queue.task(…)` gives: it makes a task of the function below it."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+def make_task(queue: Queue, function: Callable[..., Any], *, name: str, options: TaskOptions) -> Task[..., Any]:
+    """A task of the kind that fits the function."""
+    kind = AsyncTask if inspect.iscoroutinefunction(function) else SyncTask
+    return kind(queue, function, name=name, options=options)
+
+
+def _call(call: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if isinstance(call, Mapping):
+        return (), call
+    if isinstance(call, tuple):
+        return call, {}
+    raise ConfigError(f"enqueue_many takes maps of parameters or tuples of arguments, not {call!r}")
+
+
+class _Batch:
+    def __init__(self, jobs: list[NewJob]) -> None:
+        self._jobs = jobs
+
+    def __call__(self, writer: Writer) -> list[ledger.EnqueuedJob]:
+        return ledger.enqueue_many(writer, self._jobs)
+
+
+def _batches(jobs: list[NewJob]) -> list[_Batch]:
+    return [_Batch(jobs[start : start + BATCH]) for start in range(0, len(jobs), BATCH)]
