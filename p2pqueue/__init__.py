@@ -3,8 +3,6 @@
 Everything here is imported when it is first used: `import p2pqueue` itself costs next to nothing.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False  # type checkers take it for true; importing typing would cost more than all the rest here
 if TYPE_CHECKING:
     from p2pqueue.errors import AlreadyInitialised as AlreadyInitialised
