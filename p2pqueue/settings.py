@@ -45,6 +45,9 @@ class Settings:
     allow_exec: bool = _declared(False, "switch", "Whether `exec` jobs and command tasks, which start any program, may run here.")
     tags: tuple[str, ...] = _declared((), "list", "What this device offers to jobs that need it, beside the programs on its PATH.")
     max_input: int = _declared(0, "size", "The largest input that this device takes; 0 takes any.", shown="0 (any size)")
+    score: int = _declared(
+        0, "count", "What this device counts for when several could take a job; 0 counts its cores.", shown="0 (cores × 30)"
+    )
     stale_after: float = _declared(
         45.0, "duration", "How long a running job's lease may stand still before others take it over.", least=0.05
     )
