@@ -82,7 +82,7 @@ def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--dry-run", is_flag=True, help="Only show which jobs are meant."),
         click.option("--queue", help="With --all: only jobs of this queue."),
         click.option("--task", shell_complete=complete_task, help="With --all: only jobs of this task."),
-        click.option("--status", type=status, metavar="STATUS", shell_complete=complete_status, help="With --all: only jobs of this status."),
+        click.option("--status", type=status, metavar="S", shell_complete=complete_status, help="With --all: only jobs of this status."),
         click.option("--all", is_flag=True, help="All jobs, as far as --status, --task and --queue go."),
         click.argument("jobs", nargs=-1, metavar="[JOB]...", shell_complete=complete_job),
     ):
@@ -101,7 +101,7 @@ def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @_selecting
 @pass_invocation
-def cancel_command(invocation: Invocation, **choice: Any) -> int:
+def cancel_command(invocation: Invocation, /, **choice: Any) -> int:
     """Cancels jobs."""
     return _run(invocation, Verb("cancel", "cancelled", ("queued", "running", "paused"), _cancel), Choice(**choice))
 
@@ -117,7 +117,7 @@ def cancel_command(invocation: Invocation, **choice: Any) -> int:
 )
 @_selecting
 @pass_invocation
-def pause_command(invocation: Invocation, **choice: Any) -> int:
+def pause_command(invocation: Invocation, /, **choice: Any) -> int:
     """Pauses jobs."""
     return _run(invocation, Verb("pause", "paused", ("queued", "running"), _pause), Choice(**choice))
 
@@ -133,7 +133,7 @@ def pause_command(invocation: Invocation, **choice: Any) -> int:
 )
 @_selecting
 @pass_invocation
-def resume_command(invocation: Invocation, **choice: Any) -> int:
+def resume_command(invocation: Invocation, /, **choice: Any) -> int:
     """Resumes paused jobs."""
     return _run(invocation, Verb("resume", "resumed", ("paused",), _resume), Choice(**choice))
 
@@ -151,7 +151,7 @@ def resume_command(invocation: Invocation, **choice: Any) -> int:
 @click.option("--fresh", is_flag=True, help="Forget the checkpoint; begin from the beginning.")
 @_selecting
 @pass_invocation
-def retry_command(invocation: Invocation, fresh: bool, **choice: Any) -> int:
+def retry_command(invocation: Invocation, /, fresh: bool, **choice: Any) -> int:
     """Runs ended jobs again."""
     from p2pqueue.config import load_settings
     from p2pqueue.jobs import ledger
@@ -175,7 +175,7 @@ def retry_command(invocation: Invocation, fresh: bool, **choice: Any) -> int:
 )
 @_selecting
 @pass_invocation
-def delete_command(invocation: Invocation, **choice: Any) -> int:
+def delete_command(invocation: Invocation, /, **choice: Any) -> int:
     """Deletes jobs."""
     return _run(invocation, Verb("delete", "deleted", ("succeeded", "failed", "cancelled"), _delete), Choice(**choice))
 
@@ -231,9 +231,9 @@ def _confirmed(verb: Verb, chosen: list[JobRow], choice: Choice) -> bool:
     return click.confirm(f"{verb.name.capitalize()} {_count(len(chosen))}?", err=True)
 
 
-def _act(invocation: Invocation, verb: Verb, ids: list[str]) -> list[tuple[str, str | None | Exception]]:
+def _act(invocation: Invocation, verb: Verb, ids: list[str]) -> list[tuple[str, str | Exception | None]]:
     """Acts on each job; its id with the id of the job that goes on, or the error."""
-    outcomes: list[tuple[str, str | None | Exception]] = []
+    outcomes: list[tuple[str, str | Exception | None]] = []
     if not ids:
         return outcomes
     with writing(invocation.home) as replica:
@@ -244,8 +244,9 @@ def _act(invocation: Invocation, verb: Verb, ids: list[str]) -> list[tuple[str, 
     return outcomes
 
 
-def _outcome(result: Any) -> str | None | Exception:
-    return result.error if result.error is not None else result.value
+def _outcome(result: Any) -> str | Exception | None:
+    outcome: str | Exception | None = result.value if result.error is None else result.error
+    return outcome
 
 
 def _tell_chosen(invocation: Invocation, verb: Verb, chosen: list[JobRow]) -> int:
@@ -258,7 +259,7 @@ def _tell_chosen(invocation: Invocation, verb: Verb, chosen: list[JobRow]) -> in
     return edge.DONE
 
 
-def _tell(invocation: Invocation, verb: Verb, outcomes: list[tuple[str, str | None | Exception]]) -> int:
+def _tell(invocation: Invocation, verb: Verb, outcomes: list[tuple[str, str | Exception | None]]) -> int:
     failures = [(job_id, result) for job_id, result in outcomes if isinstance(result, Exception)]
     if invocation.json:
         output.document(_document(invocation, outcomes))
@@ -274,7 +275,7 @@ def _tell(invocation: Invocation, verb: Verb, outcomes: list[tuple[str, str | No
     return edge.code_of(failures[0][1]) if failures else edge.DONE
 
 
-def _document(invocation: Invocation, outcomes: list[tuple[str, str | None | Exception]]) -> dict[str, Any]:
+def _document(invocation: Invocation, outcomes: list[tuple[str, str | Exception | None]]) -> dict[str, Any]:
     from p2pqueue.cli.job_shape import job_document
     from p2pqueue.jobs import rows
 

@@ -59,7 +59,7 @@ class Waiting:
 @click.option("--wait-timeout", type=quantities.duration, metavar="D", help="With --wait: at most so long; exits 6 then.")
 @pass_invocation
 def enqueue_command(
-    invocation: Invocation, task: str, arguments: tuple[str, ...], files: tuple[str, ...], copy: bool, queue: str | None, wait: bool,
+    invocation: Invocation, /, task: str, arguments: tuple[str, ...], files: tuple[str, ...], copy: bool, queue: str | None, wait: bool,
     wait_timeout: float | None, **options: Any,
 ) -> int:  # fmt: skip
     """Enqueues one job."""
@@ -196,7 +196,5 @@ def _prepare(
     from p2pqueue.jobs.options import TaskOptions
 
     said = known or {}
-    declared = TaskOptions(
-        queue=queue or said.get("queue") or "default", title=said.get("title"), priority=said.get("priority") or 0
-    )
+    declared = TaskOptions(queue=queue or said.get("queue") or "default", title=said.get("title"), priority=said.get("priority") or 0)
     return prepare(access, task, args, options=options, declared=declared)

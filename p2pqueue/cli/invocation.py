@@ -101,8 +101,8 @@ def global_options(*, nested: bool) -> list[click.Option]:
         click.Option(
             ["--version"], is_flag=True, is_eager=True, callback=_show_version, help="Print the version.",
             expose_value=False, hidden=nested, allow_from_autoenv=False,
-        ),  # fmt: skip
-    ]
+        ),
+    ]  # fmt: skip
 
 
 class Command(click.Command):

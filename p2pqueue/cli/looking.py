@@ -38,7 +38,7 @@ REDRAW = 1.0  # seconds after which times and reasons are drawn anew on a termin
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many.")
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
 @pass_invocation
-def list_command(invocation: Invocation, watch: bool, **wanted: Any) -> None:
+def list_command(invocation: Invocation, /, watch: bool, **wanted: Any) -> None:
     """Lists jobs."""
     from p2pqueue.jobs.rows import JobFilter
 
@@ -145,7 +145,10 @@ def tasks_command(invocation: Invocation) -> None:
     if not tasks:
         invocation.say("no node here has had a task yet; start one with `p2pqueue run APP`")
         return
-    lines = [(plain(name), plain(task.get("queue", "")), plain(_signature(task)), plain(_first_line(task.get("doc")))) for name, task in tasks.items()]
+    lines = [
+        (plain(name), plain(task.get("queue", "")), plain(_signature(task)), plain(_first_line(task.get("doc"))))
+        for name, task in tasks.items()
+    ]
     for text in output.table(("TASK", "QUEUE", "PARAMETERS", "DOES"), lines):
         output.line(text)
 

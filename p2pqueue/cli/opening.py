@@ -69,7 +69,7 @@ def words() -> Iterator[None]:
             raise ReadOnlyHome(f"the database can't be opened ({text}); check that its folder can be written and is not full") from error
         raise
     except sqlite3.DatabaseError as error:
-        raise DamagedHome(f"the database is damaged ({error}); `p2pqueue doctor` looks closer, `p2pqueue restore` takes a backup") from error
+        raise DamagedHome(f"the database is damaged ({error}); `p2pqueue doctor` looks closer, `restore` takes a backup") from error
 
 
 @contextmanager

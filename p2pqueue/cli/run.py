@@ -69,7 +69,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @_settings
 @click.option("--burst", is_flag=True, help="End when nothing is left to do.")
 @pass_invocation
-def run_command(invocation: Invocation, app: str | None, burst: bool, **overrides: Any) -> None:
+def run_command(invocation: Invocation, /, app: str | None, burst: bool, **overrides: Any) -> None:
     """Runs the node until it is stopped."""
     from p2pqueue.node import Node
 

@@ -104,7 +104,8 @@ def _kinds(annotation: str) -> list[str]:
     parts = [part.strip() for part in _split(text)]
     # `None` first, so that `null` is one where the other kinds would refuse it; text takes all, so it comes last
     order = {"None": 0, "str": 2}
-    return sorted((part.split(".")[-1] if "[" not in part else part.split("[")[0] for part in parts if part), key=lambda kind: order.get(kind, 1))
+    names = [part.split("[")[0].split(".")[-1] for part in parts if part]
+    return sorted(names, key=lambda kind: order.get(kind, 1))
 
 
 def _split(text: str) -> list[str]:
