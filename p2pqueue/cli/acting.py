@@ -7,8 +7,9 @@ savepoint of its own: one that can't be is told, and the others go on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -239,14 +240,18 @@ def _act(invocation: Invocation, verb: Verb, ids: list[str]) -> list[tuple[str, 
     with writing(invocation.home) as replica:
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
-            results: Sequence[Any] = replica.write_many([lambda writer, each=each: verb.act(writer, each) for each in batch])
-            outcomes += [(each, _outcome(result)) for each, result in zip(batch, results, strict=True)]
+            results = replica.write_many([partial(_attempt, verb, each) for each in batch])
+            outcomes += [(each, result.error or result.value) for each, result in zip(batch, results, strict=True)]
     return outcomes
 
 
-def _outcome(result: Any) -> str | Exception | None:
-    outcome: str | Exception | None = result.value if result.error is None else result.error
-    return outcome
+def _attempt(verb: Verb, job_id: str, writer: Any) -> str | Exception | None:
+    from p2pqueue.errors import MisuseError
+
+    try:
+        return verb.act(writer, job_id)
+    except MisuseError as error:
+        return error  # refused before anything was written
 
 
 def _tell_chosen(invocation: Invocation, verb: Verb, chosen: list[JobRow]) -> int:

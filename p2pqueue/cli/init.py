@@ -23,11 +23,15 @@ from p2pqueue.cli.output import plain
 @pass_invocation
 def init_command(invocation: Invocation, space_name: str | None, label: str | None) -> None:
     """Makes a space."""
-    from p2pqueue.identity.keys import create
+    from p2pqueue.identity.keys import create, load
     from p2pqueue.jobs.opening import open_replica
 
     home = invocation.home
-    identity = create(home, space_name=space_name, label=label)
+    if home.identity_file.exists() and not home.replica_file.exists() and space_name is None and label is None:
+        identity = load(home)  # an earlier `init` was cut short, or the database is gone
+        invocation.warn("this home has keys but no database; making an empty one")
+    else:
+        identity = create(home, space_name=space_name, label=label)
     open_replica(home, identity).close()
     document = {
         "schema": 1,

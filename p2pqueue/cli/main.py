@@ -29,7 +29,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("showing", "Show one job, its attempts and why it waits."),
         "watch": ("following", "Follow jobs until they end."),
         "logs": ("following", "Print what a job wrote."),
-        "result": ("following", "Print a job's result, or save its file."),
+        "result": ("result", "Print a job's result, or save its file."),
         "cancel": ("acting", "Cancel jobs."),
         "pause": ("acting", "Pause jobs."),
         "resume": ("acting", "Resume paused jobs."),

@@ -49,7 +49,8 @@ def check_initialised(home: Home) -> None:
     except (FileNotFoundError, NotADirectoryError):
         if os.path.exists(home.identity_file):
             raise DamagedHome(
-                f"{home.path} has keys but no database; restore it from a backup into a new home with `p2pqueue --home DIR restore PATH`"
+                f"{home.path} has keys but no database; `p2pqueue init` makes an empty one, `p2pqueue --home DIR restore PATH` "
+                "takes a backup into a new home"
             ) from None
         raise NotInitialised(f"{home.path} has no space yet; make one with `p2pqueue init`") from None
     if not os.access(home.replica_file, os.R_OK):
