@@ -1,0 +1,73 @@
+"""Where do writes go that can't be taken, and how do they stay visible?
+
+A write whose signature fails is kept for the record and does not count as held. One that makes SQLite fail here
+may be fine elsewhere or after an upgrade: it is kept, passed on, and counts as held.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from p2pqueue import wire
+from p2pqueue.errors import P2PQueueError
+from p2pqueue.replica.merged import Refused
+from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.statements import DELETE_CHANGE, Shape
+from p2pqueue.replica.write import Write
+
+_INSERT = (
+    "INSERT OR REPLACE INTO set_aside "
+    "(tbl, key, register, author, seq, generation, rank, claim, hlc, body, signature, held, reason, since) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def set_aside(connection: sqlite3.Connection, write: Write, reason: str, *, held: bool, now: int) -> Refused:
+    """Keeps a write with the reason why it wasn't taken."""
+    refused = Refused(write.table, write.key, write.register, write.stamp, write.seq, reason)
+    body = write.body
+    if body is None:
+        try:
+            body = wire.pack(list(write.values))
+        except P2PQueueError:
+            return refused
+    generation, rank, claim, hlc, author = write.stamp
+    values = (write.table, write.key, write.register, author, write.seq, generation, rank, claim, hlc, body, write.signature)
+    try:
+        connection.execute(_INSERT, (*values, int(held), reason, now))
+    except UnicodeEncodeError:
+        pass  # a name that is no text can't be kept in a database of text; the refusal alone tells of it
+    return refused
+
+
+def drop_outranked(connection: sqlite3.Connection, table: str, keys: Iterable[str]) -> None:
+    """Forgets what was set aside where something greater now stands."""
+    if connection.execute("SELECT 1 FROM set_aside WHERE tbl = ? AND held LIMIT 1", (table,)).fetchone() is None:
+        return
+    query = (
+        "DELETE FROM set_aside WHERE tbl = ?1 AND key = ?2 AND held AND EXISTS (SELECT 1 FROM changes WHERE changes.tbl = set_aside.tbl "
+        "AND changes.key = set_aside.key AND changes.register = set_aside.register "
+        "AND (changes.generation, changes.rank, changes.claim, changes.hlc, changes.author) "
+        "> (set_aside.generation, set_aside.rank, set_aside.claim, set_aside.hlc, set_aside.author))"
+    )
+    connection.executemany(query, [(table, key) for key in keys])
+
+
+def remove(connection: sqlite3.Connection, shape: Shape | None, table: str, key: str, register: str) -> None:
+    """Takes a register's write out of its row and out of `changes`."""
+    connection.execute(DELETE_CHANGE, (table, key, register))
+    if shape is not None and register in shape.kept:
+        connection.execute(shape.clear((register,)), (key,))
+
+
+def held_aside(connection: sqlite3.Connection) -> list[tuple[Write, str]]:
+    """The writes that are kept aside and passed on, with their reasons."""
+    query = (
+        "SELECT tbl, key, register, generation, rank, claim, hlc, author, seq, body, signature, reason "
+        "FROM set_aside WHERE held ORDER BY since"
+    )
+    return [
+        (Write(tbl, key, register, Stamp(*stamp), seq, (), body, signature), reason)
+        for tbl, key, register, *stamp, seq, body, signature, reason in connection.execute(query)
+    ]

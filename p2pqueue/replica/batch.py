@@ -1,0 +1,172 @@
+"""Which writes of a batch win, and how do they reach the rows?
+
+The winners of one table are gathered by row, so that a row gets one statement whatever number of registers
+changes, and go into `changes` beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from p2pqueue import wire
+from p2pqueue.replica.stamp import RETRY_BITS, Stamp
+from p2pqueue.replica.statements import DELETE_CHANGE, INSERT_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape
+
+
+class Known(NamedTuple):
+    """What stands in a register now."""
+
+    stamp: Stamp
+    seq: int
+    verified: int
+
+
+Winner = tuple[Stamp, int, tuple[Any, ...], bytes | None, bytes | None, int]  # stamp, seq, values, body, signature, verified
+
+
+class Batch:
+    """Decides and applies writes of one table."""
+
+    def __init__(self, connection: sqlite3.Connection, shape: Shape) -> None:
+        self.connection = connection
+        self.shape = shape
+        self.known: dict[str, dict[str, Known]] = {}
+        self._ended: dict[str, int] = {}  # lives of rows that are only remembered as tombstones
+        self._winners: dict[str, dict[str, Winner]] = {}
+        self._outlived: list[tuple[str, str]] = []
+
+    def load(self, keys: Collection[str]) -> None:
+        """Reads what stands in the rows with these keys."""
+        name = self.shape.name
+        if len(keys) == 1:
+            (key,) = keys
+            rows = self.connection.execute(SELECT_KNOWN_ONE, (name, key))
+            listed = None
+        else:
+            listed = json.dumps(list(keys))
+            rows = self.connection.execute(SELECT_KNOWN, (name, listed))
+        known = self.known
+        for key, register, generation, rank, claim, hlc, author, seq, verified in rows:
+            entry = Known(Stamp(generation, rank, claim, hlc, author), seq, verified)
+            registers = known.get(key)
+            if registers is None:
+                known[key] = {register: entry}
+            else:
+                registers[register] = entry
+        if self.shape.has_life:
+            query = "SELECT key, life FROM tombstones WHERE tbl = ? AND key IN (SELECT value FROM json_each(?))"
+            self._ended.update(self.connection.execute(query, (name, listed or json.dumps(list(keys)))))
+
+    def life(self, key: str) -> int:
+        """The life that the row is in, 0 for a new one."""
+        registers = self.known.get(key)
+        creating = registers.get(self.shape.creating) if registers else None
+        return creating.stamp.generation >> RETRY_BITS if creating else self._ended.get(key, -1) + 1
+
+    def rival(self, key: str, register: str, stamp: Stamp) -> str | None:
+        """The register whose write outranks this one: itself, or the creating one of a later life; None if it wins.
+
+        The empty string stands for a row that ended and is gone.
+        """
+        if self._ended and stamp.generation >> RETRY_BITS <= self._ended.get(key, -1):
+            return ""
+        registers = self.known.get(key)
+        if registers is None:
+            return None
+        creating = registers.get(self.shape.creating)
+        if creating is not None and stamp.generation >> RETRY_BITS < creating.stamp.generation >> RETRY_BITS:
+            return self.shape.creating
+        standing = registers.get(register)
+        return register if standing is not None and stamp <= standing.stamp else None
+
+    def replaces(self, key: str, register: str, stamp: Stamp) -> bool:
+        """Says whether a winning write would take the place of another, or end an earlier life."""
+        registers = self.known.get(key)
+        if not registers:
+            return False
+        if register in registers:
+            return True
+        life = stamp.generation >> RETRY_BITS
+        return register == self.shape.creating and any(each.stamp.generation >> RETRY_BITS < life for each in registers.values())
+
+    def forget(self, key: str, register: str) -> None:
+        """Takes out of the picture what was removed from the database."""
+        self.known.get(key, {}).pop(register, None)
+        self._winners.get(key, {}).pop(register, None)
+
+    def take(self, key: str, register: str, winner: Winner) -> None:
+        """Notes a write that won."""
+        registers = self.known.get(key)
+        if registers is None:
+            registers = self.known[key] = {}
+        won = self._winners.get(key)
+        if won is None:
+            won = self._winners[key] = {}
+        if register == self.shape.creating and registers:
+            self._outlive(key, registers, won, winner[0].generation >> RETRY_BITS)
+        registers[register] = Known(winner[0], winner[1], winner[5])
+        won[register] = winner
+
+    def _outlive(self, key: str, registers: dict[str, Known], won: dict[str, Winner], life: int) -> None:
+        for name in [name for name, each in registers.items() if each.stamp.generation >> RETRY_BITS < life]:
+            del registers[name]
+            won.pop(name, None)
+            if name != self.shape.creating:
+                self._outlived.append((key, name))
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the rows that changed."""
+        return [key for key, won in self._winners.items() if won]
+
+    def apply(self) -> int:
+        """Writes the winners; gives how many there were."""
+        execute = self.connection.execute
+        for key, register in self._outlived:
+            execute(DELETE_CHANGE, (self.shape.name, key, register))
+            if register in self.shape.kept:
+                execute(self.shape.clear((register,)), (key,))
+        rows, changes = self._parameters()
+        for registers, parameters in rows.items():
+            if len(parameters) == 1:
+                execute(self.shape.upsert(registers), parameters[0])
+            else:
+                self.connection.executemany(self.shape.upsert(registers), parameters)
+        if len(changes) == 1:
+            execute(INSERT_CHANGE, changes[0])
+        else:
+            self.connection.executemany(INSERT_CHANGE, changes)
+        return len(changes)
+
+    def _parameters(self) -> tuple[dict[tuple[str, ...], list[list[Any]]], list[tuple[Any, ...]]]:
+        name, kept = self.shape.name, self.shape.kept
+        rows: dict[tuple[str, ...], list[list[Any]]] = {}
+        changes: list[tuple[Any, ...]] = []
+        for key, won in self._winners.items():
+            newest = 0
+            row: list[Any] = [key, 0]
+            for register, (stamp, seq, values, body, signature, verified) in won.items():
+                generation, rank, claim, hlc, author = stamp
+                changes.append((name, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified))
+                parts = kept.get(register)
+                if parts is not None:
+                    row += values
+                    row += parts(stamp)
+                    newest = max(newest, hlc, -hlc)
+            if newest:
+                row[1] = newest >> 16
+                registers = tuple(register for register in won if register in kept)
+                known = rows.get(registers)
+                if known is None:
+                    rows[registers] = [row]
+                else:
+                    known.append(row)
+        return rows, changes
+
+    def content(self, key: str, register: str) -> bytes | None:
+        """The bytes of a winner of this batch, None if the register's write is not of this batch."""
+        winner = self._winners.get(key, {}).get(register)
+        return None if winner is None else winner[3] or wire.pack(list(winner[2]))

@@ -1,0 +1,139 @@
+"""What does this replica hold, as a peer would ask for it?"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from p2pqueue import wire
+from p2pqueue.replica.aside import held_aside
+from p2pqueue.replica.signing import write_from_body
+from p2pqueue.replica.spans import Span, Spans
+from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.statements import Shape
+from p2pqueue.replica.system import SYSTEM_TABLES
+from p2pqueue.replica.write import Head, Write
+
+_CHANGE = "tbl, key, register, generation, rank, claim, hlc, author, seq, body, signature"
+_SYSTEM = "'devices', 'authors', 'standings', 'space', 'keys'"
+_SYSTEM_ORDER = {table.name: index for index, table in enumerate(SYSTEM_TABLES)}
+
+
+def heads(connection: sqlite3.Connection) -> dict[bytes, Head]:
+    """How far each author's writes are counted here."""
+    return {author: Head(seq, tag) for author, seq, tag in connection.execute("SELECT author, seq, tag FROM heads")}
+
+
+def authors(connection: sqlite3.Connection) -> Iterator[bytes]:
+    """Every author that has a live write here, by one probe of the index each."""
+    row = connection.execute("SELECT min(author) FROM changes").fetchone()
+    while row[0] is not None:
+        yield row[0]
+        row = connection.execute("SELECT min(author) FROM changes WHERE author > ?", row).fetchone()
+
+
+def held(connection: sqlite3.Connection) -> dict[bytes, Spans]:
+    """The numbers above each author's head whose writes are here; unchecked signed ones don't count."""
+    counted = {author: head.seq for author, head in heads(connection).items()}
+    found: dict[bytes, Spans] = {}
+    for author in authors(connection):
+        query = "SELECT seq FROM changes WHERE author = ? AND seq > ? AND verified = 1 ORDER BY seq"
+        for (seq,) in connection.execute(query, (author, counted.get(author, 0))):
+            found.setdefault(author, Spans()).add(seq)
+    for author, seq in connection.execute("SELECT author, seq FROM set_aside WHERE held"):
+        if seq > counted.get(author, 0):
+            found.setdefault(author, Spans()).add(seq)
+    return found
+
+
+def live_writes(
+    connection: sqlite3.Connection,
+    shapes: Mapping[str, Shape],
+    *,
+    above: Mapping[bytes, int],
+    not_held: Mapping[bytes, Iterable[Span]],
+    limit: int,
+    only: Iterable[bytes] | None = None,
+) -> list[Write]:
+    """Live writes above the receiver's heads that the receiver doesn't hold: what says who is who, then the newest."""
+    wanted = set(authors(connection)) if only is None else set(only)
+    covered = {author: Spans(not_held.get(author, ())) for author in wanted}
+    rows = _system_rows(connection, above, covered)
+    listed = {(row[7], row[8], row[0], row[1], row[2]) for row in rows}
+    rows = rows[:limit]
+    if len(rows) < limit:
+        newest: list[tuple[Any, ...]] = []
+        for author in wanted:
+            newest += _author_rows(connection, author, above.get(author, 0), covered[author], limit - len(rows))
+        newest.sort(key=lambda row: (abs(row[6]), row[8]), reverse=True)
+        rows += [row for row in newest if (row[7], row[8], row[0], row[1], row[2]) not in listed][: limit - len(rows)]
+    found = with_values(connection, shapes, rows)
+    if len(found) < limit:
+        found += _aside(connection, above, covered, limit - len(found))
+    return found
+
+
+def row_writes(connection: sqlite3.Connection, shapes: Mapping[str, Shape], table: str, keys: Sequence[str]) -> list[Write]:
+    """Every live write of some rows, as for a repair."""
+    query = f"SELECT {_CHANGE} FROM changes WHERE tbl = ? AND key IN (SELECT value FROM json_each(?)) AND verified = 1"
+    rows = connection.execute(query, (table, json.dumps(list(keys)))).fetchall()
+    return with_values(connection, shapes, rows)
+
+
+def with_values(connection: sqlite3.Connection, shapes: Mapping[str, Shape], rows: Sequence[Sequence[Any]]) -> list[Write]:
+    """The writes that rows of `changes` stand for, their values read from the columns in one query per register."""
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row[9] is None:
+            wanted.setdefault((row[0], row[2]), []).append(row[1])
+    values: dict[tuple[str, str, str], tuple[Any, ...]] = {}
+    for (table, register), keys in wanted.items():
+        for key, *columns in connection.execute(shapes[table].select(register), (json.dumps(keys),)):
+            values[table, key, register] = tuple(columns)
+    return [_write(row, values) for row in rows]
+
+
+def content_of(connection: sqlite3.Connection, shape: Shape, key: str, register: str) -> bytes:
+    """The bytes of what stands in a register: its body, or its packed values."""
+    row = connection.execute("SELECT body FROM changes WHERE tbl = ? AND key = ? AND register = ?", (shape.name, key, register)).fetchone()
+    if row is not None and row[0] is not None:
+        return bytes(row[0])
+    for _, *columns in connection.execute(shape.select(register), (json.dumps([key]),)):
+        return wire.pack(columns)
+    return b""
+
+
+def _write(row: Sequence[Any], values: Mapping[tuple[str, str, str], tuple[Any, ...]]) -> Write:
+    table, key, register, generation, rank, claim, hlc, author, seq, body, signature = row
+    if signature is not None:
+        return write_from_body(body, signature)
+    found = values[table, key, register] if body is None else ()
+    return Write(table, key, register, Stamp(generation, rank, claim, hlc, author), seq, found, body, None)
+
+
+def _system_rows(connection: sqlite3.Connection, above: Mapping[bytes, int], covered: Mapping[bytes, Spans]) -> list[tuple[Any, ...]]:
+    rows = connection.execute(f"SELECT {_CHANGE} FROM changes WHERE tbl IN ({_SYSTEM}) AND verified = 1").fetchall()
+    wanted = [row for row in rows if row[7] in covered and row[8] > above.get(row[7], 0) and row[8] not in covered[row[7]]]
+    return sorted(wanted, key=lambda row: (_SYSTEM_ORDER[row[0]], row[1], row[2]))
+
+
+def _author_rows(connection: sqlite3.Connection, author: bytes, above: int, covered: Spans, limit: int) -> list[tuple[Any, ...]]:
+    query = (
+        f"SELECT {_CHANGE} FROM changes INDEXED BY changes_by_author WHERE author = ? AND seq BETWEEN ? AND ? AND verified = 1 "
+        "ORDER BY seq DESC LIMIT ?"
+    )
+    rows = connection.execute(query, (author, max(covered.highest, above) + 1, (1 << 62), limit)).fetchall()
+    for first, last in covered.gaps(above):
+        if len(rows) >= limit:
+            break
+        rows += connection.execute(query, (author, first, last, limit - len(rows))).fetchall()
+    return rows
+
+
+def _aside(connection: sqlite3.Connection, above: Mapping[bytes, int], covered: Mapping[bytes, Spans], limit: int) -> list[Write]:
+    kept = (write for write, _ in held_aside(connection))
+    return [w for w in kept if w.stamp.author in covered and w.seq > above.get(w.stamp.author, 0) and w.seq not in covered[w.stamp.author]][
+        :limit
+    ]

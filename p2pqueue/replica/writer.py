@@ -1,0 +1,215 @@
+"""What may a transaction write, and under which stamps?
+
+A `Writer` lives as long as one IMMEDIATE transaction. Author, number and clock are read inside it and written
+back before it commits, since other processes of the same home write under the same author.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from p2pqueue.clock import tick
+from p2pqueue.errors import ArgumentError
+from p2pqueue.replica.batch import Batch
+from p2pqueue.replica.merged import Put, Signer
+from p2pqueue.replica.signing import Keyring, body_of
+from p2pqueue.replica.stamp import RETRY_BITS, Stamp
+from p2pqueue.replica.stamp import generation as generation_of
+from p2pqueue.replica.statements import Shape
+from p2pqueue.replica.values import in_order
+
+__all__ = ["Put", "Writer"]
+
+_SELECT_OWN = (
+    "SELECT incarnation.author, incarnation.hlc, coalesce(heads.seq, 0) FROM incarnation "
+    "LEFT JOIN heads ON heads.author = incarnation.author"
+)
+_TAG_SIZE = 8  # bytes
+
+
+class Writer:
+    """The hand that writes in one transaction. Every value it gives is good as long as that lasts."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        shapes: Mapping[str, Shape],
+        signer: Signer,
+        *,
+        sign: Callable[[bytes], bytes],
+        keyring: Keyring,
+        now: int,
+        random: Callable[[int], bytes],
+    ) -> None:
+        self.connection = connection
+        self.shapes = shapes
+        self.signer = signer
+        self.keyring = keyring
+        self.now = now
+        self.random = random
+        self.touched: set[tuple[str, str]] = set()
+        self.sign = sign
+        self._fresh: set[str] = set()
+        self._unsettled: dict[str, set[str]] = {}
+        self.author: bytes
+        self.author, self.hlc, self.seq = connection.execute(_SELECT_OWN).fetchone()
+        self._began = (self.author, self.hlc, self.seq)
+
+    @property
+    def device_id(self) -> str:
+        """The device that writes."""
+        return self.signer.device_id
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return self.signer.label
+
+    @property
+    def began_at(self) -> int:
+        """The author's last number when the transaction began."""
+        seq: int = self._began[2]
+        return seq
+
+    def new_id(self) -> str:
+        """A new id that carries the time of its making: a UUIDv7 made from the clock."""
+        self.hlc = hlc = tick(self.hlc, self.now)
+        tail = int.from_bytes(self.random(8), "big") >> 6  # 58 random bits
+        counter = hlc & 0xFFFF
+        text = f"{hlc >> 16:012x}7{counter >> 4:03x}{0x8 << 60 | (counter & 0xF) << 58 | tail:016x}"
+        made = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        self._fresh.add(made)
+        return made
+
+    def put(
+        self,
+        table: str,
+        key: str,
+        register: str,
+        values: Mapping[str, Any],
+        *,
+        generation: int | None = None,
+        rank: int = 0,
+        claim: int = 0,
+        earliest: bool = False,
+    ) -> Stamp:
+        """Writes one register, under a stamp above everything seen here; gives the stamp.
+
+        `values` go by the columns' wire names, a missing one is None. It merges like a peer's write: where a
+        greater generation, rank or claim stands, it changes nothing. Raises `ArgumentError` for a name unknown.
+        """
+        return self._write(table, (Put(key, register, values, generation, rank, claim, earliest),))[0]
+
+    def put_many(self, table: str, puts: Sequence[Put]) -> None:
+        """Writes many registers of one table at once: the cheap way for more than one."""
+        self._write(table, puts)
+
+    def delete(self, table: str, key: str) -> None:
+        """Deletes a row, in the life that it is in."""
+        self._write(table, (Put(key, "life", (1,)),))
+
+    def life(self, table: str, key: str) -> int:
+        """The life that a row is in: 0 for one that never was, one more than the last for one that is gone."""
+        batch = Batch(self.connection, self._shape(table))
+        batch.load((key,))
+        return batch.life(key)
+
+    def mark(self) -> tuple[bytes, int, int]:
+        """Where author, clock and number stand, for `return_to` after a savepoint was rolled back."""
+        return (self.author, self.hlc, self.seq)
+
+    def return_to(self, mark: tuple[bytes, int, int]) -> None:
+        """Goes back to a mark; the clock stays where it is, so that no time is used twice."""
+        self.author, _, self.seq = mark
+        self._fresh.clear()
+
+    def settle(self) -> None:
+        """Runs each touched table's `after_merge` now; it runs by itself before the commit."""
+        unsettled, self._unsettled = self._unsettled, {}
+        for table, keys in unsettled.items():
+            parameters = {"keys": json.dumps(list(keys)), "now": self.now}
+            self.connection.execute(self.shapes[table].table.after_merge, parameters)
+
+    def note(self, table: str, keys: Iterable[str]) -> None:
+        """Marks rows as touched."""
+        keys = list(keys)
+        self.touched.update((table, key) for key in keys)
+        shape = self.shapes.get(table)
+        if shape is not None and shape.table.after_merge:
+            self._unsettled.setdefault(table, set()).update(keys)
+
+    def finish(self) -> None:
+        """Writes author, number and clock back; the caller commits."""
+        self.settle()
+        execute = self.connection.execute
+        author, hlc, seq = self._began
+        if self.hlc != hlc:
+            execute("UPDATE incarnation SET hlc = ?", (self.hlc,))
+        if self.seq != seq or self.author != author:
+            tag = self.random(_TAG_SIZE)
+            execute(
+                "INSERT INTO heads (author, seq, tag) VALUES (?, ?, ?) "
+                "ON CONFLICT (author) DO UPDATE SET seq = excluded.seq, tag = excluded.tag",
+                (self.author, self.seq, tag),
+            )
+            execute("INSERT OR REPLACE INTO commits (seq, tag) VALUES (?, ?)", (self.seq, tag))
+
+    def _shape(self, table: str) -> Shape:
+        shape = self.shapes.get(table)
+        if shape is None:
+            raise ArgumentError(f"no replicated table {table!r} is declared here")
+        return shape
+
+    def _write(self, table: str, puts: Sequence[Put]) -> list[Stamp]:
+        shape = self._shape(table)
+        batch = Batch(self.connection, shape)
+        keys = {put.key for put in puts} - self._fresh
+        if keys:
+            batch.load(keys)
+        stamps = [self._offer(batch, put) for put in puts]
+        batch.apply()
+        self.note(table, batch.keys)
+        self._fresh.difference_update(batch.keys)
+        return stamps
+
+    def _offer(self, batch: Batch, put: Put) -> Stamp:
+        key, register, values, generation, rank, claim, earliest = put
+        shape = batch.shape
+        values = in_order(shape, register, values)
+        if generation is None:
+            generation = batch.life(key) << RETRY_BITS
+        self.hlc = hlc = tick(self.hlc, self.now)
+        stamp = Stamp(generation, rank, claim, -hlc if earliest or register in shape.first else hlc, self.author)
+        rival = batch.rival(key, register, stamp)
+        while rival and self.drop_unless_verified(batch, key, rival):
+            rival = batch.rival(key, register, stamp)
+        if rival is not None:
+            return stamp
+        self.seq = seq = self.seq + 1
+        body = signature = None
+        if register in shape.signed:
+            body = body_of(shape.name, key, register, stamp, seq, values)
+            signature = self.sign(body)
+        batch.take(key, register, (stamp, seq, values, body, signature, 1))
+        return stamp
+
+    def drop_unless_verified(self, batch: Batch, key: str, register: str) -> bool:
+        """Verifies a write that is about to outrank another; says whether it failed and was taken out."""
+        known = batch.known.get(key, {}).get(register)
+        if known is None or known.verified:
+            return False
+        from p2pqueue.replica.verification import verify_one
+
+        if verify_one(self, batch.shape.name, key, register) is None:
+            batch.known[key][register] = known._replace(verified=1)
+            return False
+        batch.forget(key, register)
+        return True
+
+
+def next_generation(life: int) -> int:
+    """The generation of a row that is made again after that life."""
+    return generation_of(life + 1)
