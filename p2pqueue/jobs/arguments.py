@@ -9,7 +9,7 @@ MessagePack, never pickle: data stays data. What arrives is what was sent, but f
 Carried unchanged: None, bool, int from −2**63 to 2**64 − 1, float (infinities and NaN too), str, bytes, list, and
 dict in its order with keys of str, int or bytes. Refused, with the path to the culprit and what to do: everything
 else (sets, naive datetimes, dates, decimals, paths, classes, functions, any other object), text with lone
-surrogates, nesting beyond 32 levels, and more than 64 KiB in all. Large data goes into a `File`.
+surrogates, nesting beyond 31 levels, and more than 64 KiB in all. Large data goes into a `File`.
 
 A `File` is written as `{"__file__": name}`; the file itself travels as the job's input or the run's output.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from p2pqueue.payload.file import File
 
 LIMIT: Final = 64 * 1024  # bytes of the packed arguments, and of a result: they travel in the row itself
-NESTING: Final = wire.NESTING_LIMIT  # levels of lists and dicts within one argument
+NESTING: Final = wire.NESTING_LIMIT - 1  # levels of lists and dicts within one argument: the map of all is the first
 FILE_KEY: Final = "__file__"
 RESULT_FILE: Final = "result"  # the name of a File that is the whole result
 
@@ -85,7 +85,7 @@ def encode(args: Mapping[str, Any]) -> Encoded:
 
 def decode(data: bytes, files: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The arguments as they were packed; each `File` is taken from `files`, or left as its marker without them."""
-    args = wire.unpack(data, limit=LIMIT, nesting=NESTING)
+    args = wire.unpack(data, limit=LIMIT)
     if not isinstance(args, dict) or not all(isinstance(name, str) for name in args):
         raise ArgumentError("the arguments of a job are a map of parameters")
     if files is None:
@@ -103,7 +103,7 @@ def decode_result(data: bytes | None, open_file: Callable[[str], Any] | None = N
     """The result as it was packed; `open_file` gives the `File` of a name, without it the marker stays."""
     if data is None:
         return None
-    return _with_files(wire.unpack(data, limit=LIMIT, nesting=NESTING), open_file)
+    return _with_files(wire.unpack(data, limit=LIMIT), open_file)
 
 
 def is_file(value: Any) -> bool:

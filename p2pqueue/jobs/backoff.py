@@ -68,7 +68,9 @@ class Backoff:
         if text is None:
             return cls()
         try:
-            stored: dict[str, Any] = json.loads(text)
+            stored: Any = json.loads(text)
+            if not isinstance(stored, dict):
+                raise TypeError("no map")
             return cls(**{name: float(stored[name]) for name in ("first", "factor", "cap") if name in stored})
         except (ValueError, TypeError) as error:
             raise ConfigError(f"not a backoff: {text!r} ({error})") from error

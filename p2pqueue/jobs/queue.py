@@ -227,15 +227,19 @@ class Queue:
 def find_application(queue: Queue) -> str:
     """Where worker processes find a queue: `module:name`, or the path of the program's main file."""
     for module_name, module in list(sys.modules.items()):
-        for name, value in list(vars(module).items()) if isinstance(module, ModuleType) else ():
-            if value is queue:
-                if module_name != "__main__":
-                    return f"{module_name}:{name}"
-                if spec := getattr(module, "__spec__", None):  # python -m
-                    return f"{spec.name}:{name}"
-                if path := getattr(module, "__file__", None):
-                    return os.path.abspath(path)
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is queue and (found := _place(module_name, module, name)):
+                return found
     raise ConfigError(f"the queue {queue.name!r} stands in no module, so worker processes can't find its tasks: make it a global of a file")
+
+
+def _place(module_name: str, module: ModuleType, name: str) -> str | None:
+    if module_name != "__main__":
+        return f"{module_name}:{name}"
+    if module.__spec__ is not None:  # started as `python -m …`
+        return f"{module.__spec__.name}:{name}"
+    path: str | None = getattr(module, "__file__", None)
+    return None if path is None else os.path.abspath(path)
 
 
 def _filter(
