@@ -5,12 +5,10 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from p2pqueue.config import Home
 from p2pqueue.errors import DamagedHome, NotInitialised
-from p2pqueue.jobs.local import LOCAL_TABLES
-from p2pqueue.jobs.tables import TABLES
 
 if TYPE_CHECKING:
+    from p2pqueue.home import Home
     from p2pqueue.identity.keys import Identity
     from p2pqueue.replica.replica import Replica
     from p2pqueue.replica.store import Store
@@ -18,6 +16,8 @@ if TYPE_CHECKING:
 
 def open_replica(home: Home, identity: Identity) -> Replica:
     """Opens the replica of a home for reading and writing, and makes it where there is none yet."""
+    from p2pqueue.jobs.local import LOCAL_TABLES
+    from p2pqueue.jobs.tables import TABLES
     from p2pqueue.replica.replica import Replica
 
     return Replica.open(home.replica_file, tables=TABLES, identity=identity, local_tables=LOCAL_TABLES)
@@ -25,6 +25,8 @@ def open_replica(home: Home, identity: Identity) -> Replica:
 
 async def open_store(home: Home, identity: Identity) -> Store:
     """Opens the replica of a home for a node: the same file, behind asyncio."""
+    from p2pqueue.jobs.local import LOCAL_TABLES
+    from p2pqueue.jobs.tables import TABLES
     from p2pqueue.replica.store import Store
 
     return await Store.open(home.replica_file, tables=TABLES, identity=identity, local_tables=LOCAL_TABLES)
