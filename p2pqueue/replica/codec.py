@@ -19,9 +19,11 @@ from p2pqueue.replica.messages import (
     MAX_AUTHORS,
     MAX_ROWS,
     MAX_RUNS,
+    MAX_TABLES,
     MAX_WRITES,
     Ack,
     Again,
+    Bucket,
     Digest,
     Done,
     Ended,
@@ -99,7 +101,7 @@ def _encode_mend(message: Mend) -> Fields:
 
 
 def _decode_mend(fields: Fields) -> Mend:
-    return Mend(_bucket(fields["b"]), _writes(fields), bool(fields.get("e")), _place(fields.get("c")))
+    return Mend(_bucket(fields["b"]), _writes(fields), bool(fields.get("e")), _key(fields.get("c")))
 
 
 _ENCODERS: dict[type[Any], tuple[str, Callable[[Any], Fields]]] = {
@@ -125,9 +127,9 @@ _DECODERS: dict[str, Callable[[Fields], Message]] = {
     "again": lambda fields: Again(_round(fields["r"])),
     "rows": lambda fields: Rows(_round(fields["r"]), _rows(fields["w"])),
     "ended": lambda fields: Ended(_round(fields["r"]), _rows(fields["w"])),
-    "digest": lambda fields: Digest(_heads(fields["h"]), _bytes(fields["b"], BUCKETS * HASH_BYTES)),
+    "digest": lambda fields: Digest(_heads(fields["h"]), _buckets(fields["b"])),
     "mend": _decode_mend,
-    "more": lambda fields: More(_bucket(fields["b"]), _place(fields.get("c"))),
+    "more": lambda fields: More(_bucket(fields["b"]), _key(fields.get("c"))),
 }
 
 
@@ -198,8 +200,10 @@ def _write(entry: Any, authors: Sequence[bytes]) -> Write:
         columns = tuple(_list(values, 256))
         if not all(map(_is_plain, columns)):
             raise ValueError("a column that holds no plain value")
-    elif type(body) is bytes and (signature is None or (type(signature) is bytes and len(signature) == 64)):
+    elif type(body) is bytes and signature is None:
         columns = ()
+    elif type(body) is bytes and type(signature) is bytes and len(signature) == 64:
+        columns = tuple(_list(wire.unpack(body)[-1], 256))
     else:
         raise ValueError("a body or a signature that is none")
     return Write(_text(table, NAME_LIMIT), _text(key, KEY_LIMIT), _text(register, NAME_LIMIT), stamp, seq, columns, body, signature)
@@ -226,17 +230,21 @@ def _refusals(raw: Any) -> tuple[Refusal, ...]:
     )
 
 
-def _place(raw: Any) -> tuple[str, str] | None:
-    if raw is None:
-        return None
-    table, key, *_ = raw
-    return _text(table, NAME_LIMIT), _text(key, KEY_LIMIT)
+def _key(raw: Any) -> str | None:
+    return None if raw is None else _text(raw, KEY_LIMIT)
 
 
-def _bucket(raw: Any) -> int:
-    if _number(raw) >= BUCKETS:
+def _bucket(raw: Any) -> Bucket:
+    table, number, *_ = raw
+    if _number(number) >= BUCKETS:
         raise ValueError("no such bucket")
-    return int(raw)
+    return Bucket(_text(table, NAME_LIMIT), number)
+
+
+def _buckets(raw: Any) -> dict[str, bytes]:
+    if not isinstance(raw, dict) or len(raw) > MAX_TABLES:
+        raise ValueError("not a map of tables")
+    return {_text(table, NAME_LIMIT): _bytes(digests, BUCKETS * HASH_BYTES) for table, digests in raw.items()}
 
 
 def _list(raw: Any, limit: int) -> list[Any]:

@@ -6,9 +6,7 @@ register of a row that has not ended: its stamp, and the hash of its bytes as th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any
 
 import msgpack
 
@@ -35,15 +33,16 @@ def entry_hash(table: str, key: str, register: str, stamp: Stamp, content: bytes
 
 
 class Digests:
-    """The digests of all buckets, while they are being taken."""
+    """The digests of one table's buckets, while they are being taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: str) -> None:
+        self._table = table
         self._sums = [0] * BUCKETS
 
-    def add(self, table: str, key: str, register: str, stamp: Stamp, content: bytes) -> None:
+    def add(self, key: str, register: str, stamp: Stamp, content: bytes) -> None:
         """Counts one register in; `content` is its bytes."""
-        bucket = bucket_of(table, key)
-        self._sums[bucket] = (self._sums[bucket] + entry_hash(table, key, register, stamp, content_hash(content))) % _MODULUS
+        bucket = bucket_of(self._table, key)
+        self._sums[bucket] = (self._sums[bucket] + entry_hash(self._table, key, register, stamp, content_hash(content))) % _MODULUS
 
     def packed(self) -> bytes:
         """All of them, in order."""
@@ -57,9 +56,3 @@ def differing(ours: bytes, theirs: bytes) -> list[int]:
         for bucket in range(BUCKETS)
         if ours[bucket * HASH_BYTES : (bucket + 1) * HASH_BYTES] != theirs[bucket * HASH_BYTES : (bucket + 1) * HASH_BYTES]
     ]
-
-
-def packed_values(values: Iterable[Any]) -> bytes:
-    """The bytes of a write that has no body."""
-    packed: bytes = msgpack.packb(list(values), use_bin_type=True)
-    return packed

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from p2pqueue.replica.messages import Message, Refusal, RoundId, RowId
+from p2pqueue.replica.messages import Bucket, Message, Refusal, RoundId, RowId
 from p2pqueue.replica.spans import Span, Spans
 from p2pqueue.replica.write import Head, Write
 
@@ -87,7 +87,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Taken:
-    """Answers `Merge`: what was refused, what was set aside because it made this node fail, whether a fork was seen."""
+    """Answers `Merge`: what was refused; what made this node fail, was set aside and counts as held; whether a fork was seen."""
 
     refusals: tuple[Refusal, ...] = ()
     set_aside: tuple[Refusal, ...] = ()
@@ -96,7 +96,11 @@ class Taken:
 
 @dataclass(frozen=True)
 class MoveHeads:
-    """Move heads to the maximum of what they are and these, unless a head fell since `falls` was read."""
+    """Move heads to the maximum of what they are and these.
+
+    Answered by None if a head fell since `falls` was read, else by the signed writes of the round that don't hold
+    (then nothing moved), () once moved.
+    """
 
     number: int
     heads: Mapping[bytes, Head]
@@ -172,16 +176,16 @@ class DigestRead:
 
     heads: Mapping[bytes, Head]
     loose: bool
-    buckets: bytes
+    buckets: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
 class ReadBucket:
-    """Read a page of the writes of a bucket, from behind a row on."""
+    """Read a page of the writes of a bucket, from behind a key on."""
 
     number: int
-    bucket: int
-    after: tuple[str, str] | None
+    bucket: Bucket
+    after: str | None
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,7 @@ class BucketPage:
     """Answers `ReadBucket`; `resume` is None at the end."""
 
     writes: tuple[Write, ...]
-    resume: tuple[str, str] | None
+    resume: str | None
 
 
 @dataclass(frozen=True)
@@ -197,13 +201,25 @@ class ReadGreater:
     """Read the registers of the rows of these writes that stand above them, or that they don't name."""
 
     number: int
-    bucket: int
+    bucket: Bucket
     writes: tuple[Write, ...] = field(repr=False)
 
 
 Request = (
-    ReadState | ReadUnsent | Merge | MoveHeads | Observe | Recheck
-    | ReadRows | ReadEnded | DropEnded | ReadDigest | ReadBucket | ReadGreater
+    ReadState
+    | ReadUnsent
+    | Merge
+    | MoveHeads
+    | Observe
+    | Recheck
+    | ReadRows
+    | ReadEnded
+    | DropEnded
+    | ReadDigest
+    | ReadBucket
+    | ReadGreater
 )
 Effect = Send | Report | Request
-Answer = State | Page | Taken | RowPage | DigestRead | BucketPage | tuple[RowId, ...] | tuple[Write, ...] | bool | None
+Answer = (
+    State | Page | Taken | RowPage | DigestRead | BucketPage | tuple[RowId, ...] | tuple[Write, ...] | tuple[Refusal, ...] | bool | None
+)

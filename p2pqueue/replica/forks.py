@@ -131,11 +131,12 @@ def reissue(writer: Writer, writes: list[Write], author: bytes) -> None:
         names.setdefault((write.table, write.key), {})[old] = new
     reissued = {(write.table, write.key, write.register) for write in writes}
     for write in writes:
-        _issue(writer, write, author, names[write.table, write.key])
+        issue(writer, write, author, names[write.table, write.key])
     _follow(writer, names, reissued, author)
 
 
-def _issue(writer: Writer, write: Write, author: bytes, names: dict[str, str]) -> None:
+def issue(writer: Writer, write: Write, author: bytes, names: dict[str, str]) -> None:
+    """Gives one live write the next number under this author, and a fresh signature; `names` are stamps that changed."""
     stamp = write.stamp._replace(author=author)
     shape = writer.shapes.get(write.table)
     writer.seq += 1
@@ -161,7 +162,7 @@ def _follow(writer: Writer, names: dict[tuple[str, str], dict[str, str]], reissu
         for write in with_values(writer.connection, writer.shapes, rows):
             if any(isinstance(value, str) and value in changed for value in write.values):
                 higher = _above(write.stamp, author)
-                _issue(writer, Write(table, key, write.register, higher, write.seq, write.values), author, changed)
+                issue(writer, Write(table, key, write.register, higher, write.seq, write.values), author, changed)
 
 
 def _above(stamp: Stamp, author: bytes) -> Stamp:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from p2pqueue.replica.digest import differing
 from p2pqueue.replica.effects import BucketPage, DigestRead, Effect, Merge, ReadBucket, ReadDigest, ReadGreater, Report, Send
-from p2pqueue.replica.messages import Digest, Mend, More
+from p2pqueue.replica.messages import Bucket, Digest, Mend, More
 from p2pqueue.replica.write import Head, Write
 
 DIGEST_EVERY = 240.0  # seconds between digests, give or take a quarter
@@ -29,7 +29,7 @@ class Mending:
         self._telling = 0  # number of the read whose digests are told
         self._theirs: dict[int, Digest] = {}  # by the number of the read to compare with
         self._merging: dict[int, Mend] = {}
-        self._todo: deque[int] = deque()
+        self._todo: deque[Bucket] = deque()
         self._twin: Mapping[bytes, Head] = {}
 
     @property
@@ -75,7 +75,10 @@ class Mending:
             return []
         if read.loose or _numbers(read.heads) != _numbers(theirs.heads):
             return []
-        self._todo = deque(differing(read.buckets, theirs.buckets))
+        common = read.buckets.keys() & theirs.buckets.keys()  # an older version doesn't know every table
+        self._todo = deque(
+            Bucket(table, number) for table in sorted(common) for number in differing(read.buckets[table], theirs.buckets[table])
+        )
         if not self._todo:
             return []
         return [Report("digest", f"{len(self._todo)} buckets differ"), *self._next()]

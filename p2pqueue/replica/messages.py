@@ -20,7 +20,8 @@ MAX_WRITE_BYTES = 160 * 1024  # bytes of one write
 MAX_RUNS = 4_000  # runs of held numbers told for one author; the rest is sent again, which does no harm
 MAX_AUTHORS = 4_096  # authors named in one message
 MAX_ROWS = 500  # rows named in one message
-BUCKETS = 256  # buckets of a digest
+MAX_TABLES = 64  # tables in one digest
+BUCKETS = 128  # buckets of the digest of a table
 HASH_BYTES = 8  # bytes of the digest of one bucket
 
 
@@ -38,6 +39,13 @@ class RowId(NamedTuple):
     key: str
     author: bytes
     seq: int
+
+
+class Bucket(NamedTuple):
+    """A bucket of the keys of one table."""
+
+    table: str
+    number: int
 
 
 class Refusal(NamedTuple):
@@ -122,31 +130,31 @@ class Ended:
 
 @dataclass(frozen=True)
 class Digest:
-    """The digests of all buckets, taken in one read transaction at these heads with no loose write."""
+    """The digests of each table's buckets, taken in one read transaction at these heads with no loose write."""
 
     heads: Mapping[bytes, Head]
-    buckets: bytes
+    buckets: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
 class Mend:
-    """A page of the writes of one bucket, from the key `after` on; `answer` if it replies to the other's page.
+    """A page of the writes of one bucket; `answer` if it replies to the other's page.
 
     The other side merges them, answers with what it has above them, and asks for the next page by `resume`.
     """
 
-    bucket: int
+    bucket: Bucket
     writes: tuple[Write, ...]
     answer: bool = False
-    resume: tuple[str, str] | None = None
+    resume: str | None = None
 
 
 @dataclass(frozen=True)
 class More:
-    """Asks for the writes of a bucket, from behind the row `after` on (None: from its beginning)."""
+    """Asks for the writes of a bucket, from behind a key on (None: from its beginning)."""
 
-    bucket: int
-    after: tuple[str, str] | None = None
+    bucket: Bucket
+    after: str | None = None
 
 
 Message = Heads | Writes | Ack | Done | Refused | Again | Rows | Ended | Digest | Mend | More

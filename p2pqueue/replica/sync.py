@@ -50,7 +50,7 @@ from p2pqueue.replica.effects import (
     Taken,
 )
 from p2pqueue.replica.mending import Mending
-from p2pqueue.replica.messages import Ack, Again, Digest, Done, Ended, Heads, Mend, Message, More, Refused, RowId, Rows, Writes
+from p2pqueue.replica.messages import Ack, Again, Digest, Done, Ended, Heads, Mend, Message, More, Refusal, Refused, RowId, Rows, Writes
 from p2pqueue.replica.offering import Offering
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.taking import Taking
@@ -66,9 +66,7 @@ class Session:
     it relay, `peer_relays` the same of the peer.
     """
 
-    def __init__(
-        self, nonce: bytes, *, jitter: Callable[[], float], now: float, relays: bool = True, peer_relays: bool = True
-    ) -> None:
+    def __init__(self, nonce: bytes, *, jitter: Callable[[], float], now: float, relays: bool = True, peer_relays: bool = True) -> None:
         self._last_number = 0
         self._taking = Taking(nonce, self._number, jitter, now, asks=peer_relays)
         self._offering = Offering(nonce, self._number, relays=relays)
@@ -163,7 +161,7 @@ class Session:
                 return self._merged(request, cast(Taken, answer), now)
             case MoveHeads():
                 offering.committed(now, local=False)
-                return taking.moved(request, bool(answer), now)
+                return taking.moved(request, cast("tuple[Refusal, ...] | None", answer), now)
             case Observe():
                 return [Report("fork", request.author.hex()), *taking.open(now)] if answer else []
             case Recheck():

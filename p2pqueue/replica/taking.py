@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from p2pqueue.replica.effects import DropEnded, Effect, Merge, MoveHeads, ReadRows, ReadState, Report, RowPage, Send, State, Taken
-from p2pqueue.replica.messages import MAX_ROWS, Ack, Done, Ended, Heads, Refusal, Refused, RoundId, Rows, Writes
+from p2pqueue.replica.messages import MAX_ROWS, MAX_WRITES, Ack, Done, Ended, Heads, Refusal, Refused, RoundId, Rows, Writes
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.write import Head
 
@@ -145,17 +145,18 @@ class Taking:
             elif message.round == self.round:
                 self._heads_at = now  # the peer began anew: so do we
         if taken.refusals:
-            effects += [Report("refused", _words(each)) for each in taken.refusals]
-            effects += self._refuse(taken, now)
+            effects += self._refuse(taken.refusals, now)
         elif fresh and self.round is not None:
             effects.append(Send(Ack(self.round, fresh)))
         return effects
 
-    def moved(self, request: MoveHeads, moved: bool, now: float) -> list[Effect]:
-        """A `done` has counted, or a head fell before it could."""
+    def moved(self, request: MoveHeads, refusals: tuple[Refusal, ...] | None, now: float) -> list[Effect]:
+        """A `done` has counted; or a head fell before it could, or a signature of the round didn't hold."""
         self._moving.discard(request.number)
-        if not moved and not self._opening:
-            return self.open(now)
+        if refusals is None:
+            return [] if self._opening else self.open(now)
+        if refusals:
+            return self._refuse(refusals, now)
         self.changed(now)
         return []
 
@@ -245,13 +246,14 @@ class Taking:
         lost = self._refused or self._peer is None or (self._gap_at is not None and now - self._gap_at >= QUIET)
         return not lost and now - self._heard_at < QUIET
 
-    def _refuse(self, taken: Taken, now: float) -> list[Effect]:
+    def _refuse(self, refusals: tuple[Refusal, ...], now: float) -> list[Effect]:
+        effects: list[Effect] = [Report("refused", _words(each)) for each in refusals]
         if self.round is None:
-            return []
+            return effects
         self._refused = True
         self._dones = []
         self._heads_at = min(self._heads_at, now + REFUSED_AFTER)
-        return [Send(Refused(self.round, taken.refusals))]
+        return [*effects, Send(Refused(self.round, refusals[:MAX_WRITES]))]
 
 
 def _words(refusal: Refusal) -> str:

@@ -1,0 +1,210 @@
+"""How does a session's request become a reading or a writing of the replica?
+
+`answer` carries one request out, synchronously, and gives what `Session.answered` takes. The simulator calls it
+in virtual time, a node in the threads of its store.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from p2pqueue.replica import reading
+from p2pqueue.replica.comparing import bucket_writes, digests, greater_writes
+from p2pqueue.replica.effects import (
+    Answer,
+    BucketPage,
+    DigestRead,
+    DropEnded,
+    Merge,
+    MoveHeads,
+    Observe,
+    Page,
+    ReadBucket,
+    ReadDigest,
+    ReadEnded,
+    ReadGreater,
+    ReadRows,
+    ReadState,
+    ReadUnsent,
+    Recheck,
+    Request,
+    RowPage,
+    State,
+    Taken,
+)
+from p2pqueue.replica.messages import MAX_WRITES, Refusal, RowId, write_size
+from p2pqueue.replica.recheck import recheck
+from p2pqueue.replica.replica import Merged, Refused, Replica
+from p2pqueue.replica.write import Head, Write
+
+_VERIFY_BATCH = 250  # signatures checked in one transaction: 10 ms
+NOT_RELAYED = "a device of this role may not relay"
+
+
+@dataclass(frozen=True)
+class Peering:
+    """A replica's side of one session: with whom, and what both roles allow."""
+
+    replica: Replica
+    peer: str  # device id
+    peer_relays: bool = True
+
+    def answer(self, request: Request) -> Answer:
+        """Carries a request out."""
+        replica = self.replica
+        match request:
+            case ReadState():
+                return replica.read(_state)
+            case ReadUnsent():
+                return replica.read(lambda connection: self._page(connection, request))
+            case Merge():
+                return self._merge(request)
+            case MoveHeads():
+                return self._move_heads(request)
+            case Observe():
+                return self._observe(request)
+            case Recheck():
+                replica.write(lambda writer: recheck(writer, [(each.author, each.seq) for each in request.refusals]))
+                return None
+            case ReadRows():
+                rows, resume = replica.live_rows(after=request.after, limit=request.limit)
+                return RowPage(tuple(RowId(*row) for row in rows), resume)
+            case ReadEnded():
+                return tuple(RowId(*row) for row in replica.ended_of(request.rows))
+            case DropEnded():
+                replica.drop_ended(request.rows, falls=request.falls)
+                return None
+            case ReadDigest():
+                return replica.read(self._digest)
+            case ReadBucket():
+                return replica.read(lambda connection: self._bucket(connection, request))
+            case ReadGreater():
+                return tuple(replica.read(lambda connection: greater_writes(connection, replica.shapes, request.writes))[:MAX_WRITES])
+
+    def _page(self, connection: sqlite3.Connection, request: ReadUnsent) -> Page:
+        shapes, heads = self.replica.shapes, reading.heads(connection)
+        only = _authors_of(connection, None) if request.own_only else None
+        writes = reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=request.limit + 1, only=only)
+        rest: Literal["nothing", "more", "not ours to relay"] = "more" if len(writes) > request.limit else "nothing"
+        kept = _within(writes[: request.limit], request.max_bytes)
+        if len(kept) < len(writes):
+            rest = "more"
+        elif only is not None:
+            heads = {author: head for author, head in heads.items() if author in only}
+            others = set(reading.authors(connection)) - only
+            if reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=1, only=others):
+                rest = "not ours to relay"
+        return Page(tuple(kept), rest, heads, _falls(connection))
+
+    def _merge(self, request: Merge) -> Taken:
+        writes: Sequence[Write] = request.writes
+        refusals: list[Refusal] = []
+        if not self.peer_relays:
+            own = self.replica.read(lambda connection: _authors_of(connection, self.peer))
+            own |= {write.stamp.author for write in writes if _introduces(write, self.peer)}
+            refusals = [Refusal(w.stamp.author, w.seq, NOT_RELAYED) for w in writes if w.stamp.author not in own]
+            writes = [write for write in writes if write.stamp.author in own]
+        merged: Merged = self.replica.merge(writes, repair=request.repair)
+        refusals += map(_refusal, merged.refused)
+        return Taken(tuple(refusals), tuple(map(_refusal, merged.set_aside)), merged.forked)
+
+    def _move_heads(self, request: MoveHeads) -> tuple[Refusal, ...] | None:
+        heads = request.heads
+        if not self.peer_relays:
+            own = self.replica.read(lambda connection: _authors_of(connection, self.peer))
+            heads = {author: head for author, head in heads.items() if author in own}
+        refused = list(self._verify())
+        answer = self.replica.move_heads(heads, falls=request.falls)
+        if answer is None:
+            return None
+        refused += answer
+        return tuple(_refusal(each) for each in refused if each.author in heads and each.seq <= heads[each.author].seq)
+
+    def _verify(self) -> Sequence[Refused]:
+        """Checks what was left for later in short transactions, before the one that moves heads checks the rest."""
+        refused: list[Refused] = []
+        waiting = self.replica.unverified()
+        while waiting:
+            refused += [each for each in self.replica.verify_pending(_VERIFY_BATCH) if each.lasting]
+            left = self.replica.unverified()
+            if left >= waiting:  # what is left waits for the keys of its authors
+                break
+            waiting = left
+        return refused
+
+    def _observe(self, request: Observe) -> bool:
+        replica, head = self.replica, request.head
+        author, own, tag = replica.read(lambda connection: _own(connection, 0 if head is None else head.seq))
+        if author != request.author:
+            return False
+        seq = 0 if head is None else head.seq
+        if max(seq, request.highest_held) > own:
+            replica.fork("a peer knows a number of this author that was never given here")
+            return True
+        if head is not None and tag != head.tag:
+            replica.fork("a peer knows another commit under a number that was given here")
+            return True
+        if head is not None:
+            replica.acknowledge(self.peer, seq)
+        return False
+
+    def _digest(self, connection: sqlite3.Connection) -> DigestRead:
+        loose = any(reading.held(connection).values())
+        return DigestRead(reading.heads(connection), loose, {} if loose else digests(connection, self.replica.shapes))
+
+    def _bucket(self, connection: sqlite3.Connection, request: ReadBucket) -> BucketPage:
+        table, number = request.bucket
+        writes, resume = bucket_writes(connection, self.replica.shapes, table, number, after=request.after, limit=MAX_WRITES)
+        return BucketPage(tuple(writes), resume)
+
+
+def _state(connection: sqlite3.Connection) -> State:
+    (author,) = connection.execute("SELECT author FROM incarnation").fetchone()
+    return State(author, reading.heads(connection), reading.held(connection), _falls(connection))
+
+
+def _falls(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT falls FROM incarnation").fetchone()[0])
+
+
+def _own(connection: sqlite3.Connection, seq: int) -> tuple[bytes, int, bytes | None]:
+    query = (
+        "SELECT incarnation.author, coalesce(heads.seq, 0), commits.tag FROM incarnation "
+        "LEFT JOIN heads ON heads.author = incarnation.author LEFT JOIN commits ON commits.seq = ?"
+    )
+    author, last, tag = connection.execute(query, (seq,)).fetchone()
+    return author, last, tag
+
+
+def _authors_of(connection: sqlite3.Connection, device: str | None) -> set[bytes]:
+    """The authors of a device, or (None) of this one."""
+    if device is None:
+        query = (
+            "SELECT author FROM authors WHERE device IN (SELECT authors.device FROM authors JOIN incarnation "
+            "ON authors.author = lower(hex(incarnation.author)))"
+        )
+        return {bytes.fromhex(author) for (author,) in connection.execute(query)}
+    return {bytes.fromhex(author) for (author,) in connection.execute("SELECT author FROM authors WHERE device = ?", (device,))}
+
+
+def _introduces(write: Write, device: str) -> bool:
+    return (write.table, write.register) == ("authors", "author") and write.values == (device,) and write.key == write.stamp.author.hex()
+
+
+def _refusal(refused: Refused) -> Refusal:
+    return Refusal(refused.author, refused.seq, refused.reason)
+
+
+def _within(writes: list[Write], max_bytes: int) -> list[Write]:
+    size = 0
+    for index, write in enumerate(writes):
+        size += write_size(write)
+        if size > max_bytes and index:
+            return writes[:index]
+    return writes
+
+
+__all__ = ["Head", "Peering"]
