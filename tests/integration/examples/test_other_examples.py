@@ -61,11 +61,19 @@ def test_a_paused_count_goes_on_from_its_checkpoint(cli: CommandLine, tmp_path: 
 
 
 def test_a_program_without_a_shell_is_a_task(cli: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"some bytes")
+    (tmp_path / "; echo $HOME").write_bytes(b"some bytes")  # a name that a shell would stumble over
     with node(cli.home, COMMANDS, "--allow-exec"):
-        job = cli.json("enqueue", "checksum", "-f", f"file={tmp_path / 'file'}", "--wait")
-        cli.json("result", job["id"], "-o", str(tmp_path / "sum"))
-    assert hashlib.sha256(b"some bytes").hexdigest() in (tmp_path / "sum").read_text()
+        job = cli.json("enqueue", "checksum", "-f", f"input={tmp_path / '; echo $HOME'}", "--wait")
+    assert hashlib.sha256(b"some bytes").hexdigest() in job["result"]
+
+
+def test_programs_wait_where_the_node_was_not_told_to_run_them(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"some bytes")
+    with node(cli.home, COMMANDS):
+        job = cli.json("enqueue", "checksum", "-f", f"input={tmp_path / 'file'}")["id"]
+        shown = cli.wait_for(job, why=lambda why: why is not None)
+    assert shown["status"] == "queued"
+    assert "--allow-exec" in shown["why"]
 
 
 def _text(size: int) -> bytes:
