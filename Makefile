@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 SEEDS ?= 2000
+KILLS ?= 1000
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 CODE := $(wildcard p2pqueue tests docs examples benchmarks)
 
-.PHONY: help demo test check lint soak fuzz bench test-versions clean
+.PHONY: help demo test check lint docs soak fuzz bench test-versions clean
 
 help:  ## lists these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,8 +36,11 @@ lint: $(STAMP)  ## runs ruff, mypy and the import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-soak: $(STAMP)  ## runs the simulator with many seeds, and the tests that kill nodes (SEEDS=N)
-	P2PQUEUE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest --timeout 0 -m "soak or not soak" tests/simulation tests/integration $(PYTEST_ARGS)
+docs: $(STAMP)  ## writes the pages of the documentation that are made from the code
+	$(BIN)/python docs/generate.py
+
+soak: $(STAMP)  ## runs the simulator with many seeds, and the tests that kill nodes (SEEDS=N KILLS=N)
+	P2PQUEUE_TEST_SEEDS=$(SEEDS) P2PQUEUE_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest --timeout 0 -m "soak or not soak" tests/simulation tests/integration $(PYTEST_ARGS)
 
 fuzz: $(STAMP)  ## searches for counterexamples for longer than the tests do
 	P2PQUEUE_TEST_FUZZ=1 $(BIN)/python -m pytest --timeout 0 tests/property tests/unit/house $(PYTEST_ARGS)
