@@ -56,7 +56,8 @@ class Replica:
         self.connection = connection
         self.shapes: dict[str, Shape] = {}
         self.fork_reason: str | None = None
-        self.last_began_at = 0
+        self.numbers = (b"", 0, 0)  # of the last transaction: author, its number before and after
+        self.touched: frozenset[tuple[str, str]] = frozenset()  # by the last transaction
         self._lock = lock
         self._signer = signer
         self._sign = fast_signer(signer)
@@ -167,18 +168,27 @@ class Replica:
         self.checkpoint_if_due()
         return done
 
-    def commit(self, fns: Sequence[Transaction]) -> tuple[list[Done], frozenset[tuple[str, str]]]:
-        """`write_many` without the checkpoint; gives the touched rows too."""
+    def commit(self, fns: Sequence[Transaction], *, loud: Sequence[bool] = ()) -> tuple[list[Done], frozenset[tuple[str, str]]]:
+        """`write_many` without the checkpoint; gives the rows too that functions marked as `loud` touched."""
         if len(fns) == 1:
             try:
                 with self._transaction() as writer:
                     done = [Done(fns[0](writer))]
             except Exception as error:  # noqa: BLE001 - whatever it is, its caller gets it
                 return [Done(error=error)], frozenset()
-        else:
-            with self._transaction() as writer:
-                done = [self._alone(writer, fn) for fn in fns]
-        return done, frozenset(writer.touched)
+            return done, self.touched if loud and loud[0] else frozenset()
+        heard: set[tuple[str, str]] = set()
+        with self._transaction() as writer:
+            done = []
+            for index, fn in enumerate(fns):
+                if loud and loud[index]:
+                    kept, writer.touched = writer.touched, set()
+                    done.append(self._alone(writer, fn))
+                    heard |= writer.touched
+                    writer.touched |= kept
+                else:
+                    done.append(self._alone(writer, fn))
+        return done, frozenset(heard)
 
     def _alone(self, writer: Writer, fn: Transaction) -> Done:
         connection = self.connection
@@ -381,10 +391,11 @@ class Replica:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 writer = self._writer()
-                self.last_began_at = writer.began_at
                 yield writer
                 writer.finish()
                 connection.execute("COMMIT")
+                self.numbers = (writer.author, writer.began_at, writer.seq)
+                self.touched = frozenset(writer.touched)
             except BaseException:
                 self._roll_back()
                 raise

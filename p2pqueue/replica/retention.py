@@ -1,0 +1,186 @@
+"""When does a row that ended leave this replica, and what remains of it?
+
+Each replica drops for itself what ended longer than retention ago, once the creating write is counted here: then
+the row can't come back. Keys that carry no time keep key and life, so that a latecomer can't begin an old life anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from p2pqueue.replica.merged import RowRef
+from p2pqueue.replica.schema import live_sql
+from p2pqueue.replica.statements import Shape, quote
+from p2pqueue.replica.system import SYSTEM_TABLES
+
+if TYPE_CHECKING:
+    from p2pqueue.replica.replica import Replica
+    from p2pqueue.replica.writer import Writer
+
+BATCH = 500  # rows dropped in one transaction
+HELD_FOR_MS = 86_400_000  # a row is asked about once it has been here for a day
+_SYSTEM = frozenset(table.name for table in SYSTEM_TABLES)
+
+
+def prune_all(replica: Replica, retention_ms: int) -> list[int]:
+    """Prunes every table, in short transactions; gives how many rows went in each."""
+    dropped = []
+    for name in replica.shapes:
+        count = 0
+        while name not in _SYSTEM:
+            went = replica.write(lambda writer, name=name: prune(writer, name, retention_ms, writer.now))  # type: ignore[misc]
+            count += went
+            if went < BATCH:
+                break
+        dropped.append(count)
+    return dropped
+
+
+def prune(writer: Writer, table: str, retention_ms: int, now: int, *, limit: int = BATCH) -> int:
+    """Drops up to `limit` rows of a table that ended more than `retention_ms` before `now`; gives how many."""
+    shape = writer.shapes[table]
+    keys = _ended_keys(writer.connection, shape, now - retention_ms, now, limit)
+    drop(writer, shape, keys)
+    if len(keys) < limit:
+        keys += _rowless_keys(writer, shape, now - retention_ms, limit - len(keys))
+    return len(keys)
+
+
+def drop(writer: Writer, shape: Shape, keys: Sequence[str]) -> None:
+    """Takes rows out, with all that was kept of them; a key without a time leaves its life behind."""
+    connection, name = writer.connection, shape.name
+    if shape.has_life:
+        query = "SELECT generation >> 16 FROM changes WHERE tbl = ? AND key = ? AND register = ?"
+        for key in keys:
+            life = None if carries_time(key) else connection.execute(query, (name, key, shape.creating)).fetchone()
+            if life is not None:
+                connection.execute("INSERT OR REPLACE INTO tombstones (tbl, key, life) VALUES (?, ?, ?)", (name, key, life[0]))
+    parameters = [(name, key) for key in keys]
+    connection.executemany("DELETE FROM changes WHERE tbl = ? AND key = ?", parameters)
+    connection.executemany("DELETE FROM set_aside WHERE tbl = ? AND key = ?", parameters)
+    connection.executemany("DELETE FROM endings WHERE tbl = ? AND key = ?", parameters)
+    connection.executemany(f"DELETE FROM {quote(name)} WHERE {quote(shape.table.key)} = ?", [(key,) for key in keys])
+    writer.touched.update(parameters)
+
+
+def carries_time(key: str) -> bool:
+    """Says whether a key is, or begins with, an id made from the clock."""
+    try:
+        return uuid.UUID(key[:36]).version == 7
+    except ValueError:
+        return False
+
+
+def _ended_keys(connection: sqlite3.Connection, shape: Shape, before: int, now: int, limit: int) -> list[str]:
+    table, key = shape.table, quote(shape.table.key)
+    deleted = "coalesce(deleted, 0) <> 0" if shape.has_life else "0"
+    ended_at = f"CASE WHEN {deleted} THEN updated_at ELSE ({table.ended_at}) END"
+    # An end in the future by this device's clock counts from when it was first seen here.
+    query = (
+        f"SELECT {key} FROM {quote(table.name)} LEFT JOIN endings ON endings.tbl = ? AND endings.key = {quote(table.name)}.{key} "
+        f"WHERE {quote(shape.creating + '_generation')} IS NOT NULL AND ({deleted} OR ({table.ended})) "
+        f"AND min({ended_at}, coalesce(endings.seen, {ended_at})) < ? AND {_COUNTED} {_named(table.name, shape)} LIMIT ?"
+    ).replace("{table}", quote(table.name)).replace("{key}", key)
+    _note_future_ends(connection, shape, deleted, ended_at, now)
+    return [row[0] for row in connection.execute(query, (table.name, before, table.name, shape.creating, limit))]
+
+
+_COUNTED = (
+    "EXISTS (SELECT 1 FROM changes JOIN heads ON heads.author = changes.author AND heads.seq >= changes.seq "
+    "WHERE changes.tbl = ? AND changes.key = {table}.{key} AND changes.register = ? AND changes.verified = 1)"
+)
+
+
+def _named(name: str, shape: Shape) -> str:
+    """A condition: no live row names this one in its column `after`, where the table has one."""
+    if "after" not in {column.sql_name for register in shape.registers.values() for column in register.columns}:
+        return ""
+    waiting = f"{live_sql(shape.table, 'waiting.')} AND NOT ({_qualified(shape.table.ended)})"
+    return (
+        f"AND {quote(name)}.{{key}} NOT IN (SELECT named.value FROM {quote(name)} AS waiting, json_each(waiting.after) AS named "
+        f"WHERE waiting.after IS NOT NULL AND {waiting} AND named.value IS NOT NULL)"
+    )
+
+
+def _qualified(condition: str) -> str:
+    return condition.replace("status", "waiting.status", 1) if condition.startswith("status") else condition
+
+
+def _note_future_ends(connection: sqlite3.Connection, shape: Shape, deleted: str, ended_at: str, now: int) -> None:
+    table, key = quote(shape.name), quote(shape.table.key)
+    connection.execute(
+        f"INSERT OR IGNORE INTO endings (tbl, key, seen) SELECT ?, {key}, ? FROM {table} "
+        f"WHERE ({deleted} OR ({shape.table.ended})) AND {ended_at} > ?",
+        (shape.name, now, now),
+    )
+
+
+def _rowless_keys(writer: Writer, shape: Shape, before: int, limit: int) -> list[str]:
+    """Drops registers that never met their row."""
+    table, key = quote(shape.name), quote(shape.table.key)
+    creating = quote(shape.creating + "_generation")
+    query = f"SELECT {key} FROM {table} WHERE {creating} IS NULL AND updated_at < ? LIMIT ?"
+    keys = [row[0] for row in writer.connection.execute(query, (before, limit))]
+    drop(writer, shape, keys)
+    return keys
+
+
+def live_rows_since(
+    connection: sqlite3.Connection, shapes: Iterable[Shape], before: int, *, after: tuple[str, str] | None = None, limit: int = 1000
+) -> list[RowRef]:
+    """Rows that have not ended and were last changed before a time, with their creating writes, in the order of (table, key)."""
+    found: list[RowRef] = []
+    start = after or ("", "")
+    for shape in sorted(shapes, key=lambda each: each.name):
+        if shape.name in _SYSTEM or not shape.creating or shape.name < start[0]:
+            continue
+        table, key = quote(shape.name), quote(shape.table.key)
+        query = (
+            f"SELECT {table}.{key}, changes.author, changes.seq FROM {table} JOIN changes ON changes.tbl = ? AND changes.key = {table}.{key} "
+            f"AND changes.register = ? WHERE {table}.{key} > ? AND {live_sql(shape.table)} AND NOT ({shape.table.ended}) "
+            f"AND updated_at < ? ORDER BY {table}.{key} LIMIT ?"
+        )
+        behind = start[1] if shape.name == start[0] else ""
+        rows = connection.execute(query, (shape.name, shape.creating, behind, before, limit - len(found)))
+        found += [RowRef(shape.name, *row) for row in rows]
+        if len(found) >= limit:
+            break
+    return found
+
+
+def ended_among(connection: sqlite3.Connection, shapes: dict[str, Shape], rows: Iterable[RowRef]) -> list[RowRef]:
+    """Those of a peer's live rows that ended here: their creating write is counted, and the row is gone.
+
+    About the rows of a closed author nothing is inferred, nor about a row that awaits its repair.
+    """
+    heads = dict(connection.execute("SELECT author, seq FROM heads"))
+    closed = {bytes.fromhex(key) for (key,) in connection.execute("SELECT key FROM changes WHERE tbl = 'authors' AND register = 'closed'")}
+    return [
+        row
+        for row in rows
+        if row.seq <= heads.get(row.author, 0) and row.author not in closed and row.table in shapes and _is_gone(connection, shapes[row.table], row)
+    ]
+
+
+def _is_gone(connection: sqlite3.Connection, shape: Shape, row: RowRef) -> bool:
+    held = connection.execute(
+        "SELECT 1 FROM changes WHERE tbl = ? AND key = ? AND register = ?", (row.table, row.key, shape.creating)
+    ).fetchone()
+    return held is None and connection.execute("SELECT 1 FROM awaiting WHERE tbl = ? AND key = ?", (row.table, row.key)).fetchone() is None
+
+
+def drop_ended(writer: Writer, rows: Iterable[RowRef]) -> int:
+    """Drops rows that ended elsewhere, where their creating write is still the one that was asked about; gives how many."""
+    dropped = 0
+    for row in rows:
+        shape = writer.shapes.get(row.table)
+        if shape is None or not shape.creating:
+            continue
+        query = "SELECT author, seq FROM changes WHERE tbl = ? AND key = ? AND register = ?"
+        if writer.connection.execute(query, (row.table, row.key, shape.creating)).fetchone() == (row.author, row.seq):
+            drop(writer, shape, (row.key,))
+            dropped += 1
+    return dropped

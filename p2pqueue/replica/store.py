@@ -1,0 +1,275 @@
+"""How does a node write to its replica from asyncio?
+
+Writers hand in functions; one transaction runs all that are waiting, each under a savepoint of its own, then all
+are answered. A cancelled await may still commit. Readers run on a connection and a thread of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from p2pqueue.errors import WorldError
+from p2pqueue.replica.connection import WAL_LIMIT, in_words, open_reader
+from p2pqueue.replica.hop import HoppingConnection
+from p2pqueue.replica.merged import Done, Merged, Refused
+from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.retention import prune_all
+from p2pqueue.replica.subscription import Rows, Subscription
+from p2pqueue.replica.watching import Watch
+from p2pqueue.replica.write import Head, Write
+from p2pqueue.replica.writer import Writer
+
+T = TypeVar("T")
+LOOK_EVERY = 0.25  # seconds between two looks for commits of other processes, should a ring be missed
+IDLE = 5.0  # seconds without a write here after which the log is emptied
+_MOST_TOGETHER = 512  # functions in one transaction
+
+__all__ = ["Store", "Subscription"]
+
+
+class _Change:
+    """A function that waits for its transaction."""
+
+    __slots__ = ("fn", "future", "quiet", "whole")
+
+    def __init__(self, fn: Callable[[Any], Any], future: asyncio.Future[Any], *, quiet: bool, whole: bool) -> None:
+        self.fn = fn
+        self.future = future
+        self.quiet = quiet
+        self.whole = whole  # it makes a transaction of its own, and takes the replica
+
+
+class Store:
+    """A replica behind asyncio. Open it with `Store.open`, in the loop that uses it; close it there."""
+
+    def __init__(self, path: str, opener: Callable[[], Replica]) -> None:
+        self.path = path
+        self.replica: Replica
+        self._opener = opener
+        self._writing = HoppingConnection(self._open_writer)
+        self._reading = HoppingConnection(lambda: open_reader(path))
+        self._watch: Watch
+        self._waiting: list[_Change] = []
+        self._busy = self._scheduled = self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._subscriptions: set[Subscription] = set()
+        self._looking = self._look_again = False
+        self._last_write = 0.0
+        self._log_is_empty = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def open(cls, path: str | Path, **options: Any) -> Store:
+        """Opens a replica in a thread of its own; takes and raises what `Replica.open` does."""
+        store = cls(str(path), lambda: Replica.open(path, **options))
+        await store._writing
+        try:
+            await store._reading
+        except BaseException:
+            await store._writing.close()
+            raise
+        store._wait_for_next_look()
+        return store
+
+    def _open_writer(self) -> sqlite3.Connection:
+        self.replica = self._opener()
+        self._watch = Watch(self.replica)
+        return self.replica.connection
+
+    # Writing
+
+    async def write(self, fn: Callable[[Writer], T], *, quiet: bool = False) -> T:
+        """Runs a function in a durable transaction, perhaps together with others; gives what it gave.
+
+        With `quiet` the subscribers here aren't told: they know already.
+        """
+        return cast(T, await self._hand_in(fn, quiet=quiet, whole=False))
+
+    async def merge(self, writes: Sequence[Write], *, repair: bool = False) -> Merged:
+        """Merges a peer's writes, as `Replica.merge` does."""
+        return await self.call(lambda replica: replica.merge(writes, repair=repair))
+
+    async def move_heads(self, heads: Mapping[bytes, Head], *, falls: int | None = None) -> tuple[Refused, ...] | None:
+        """Moves heads, as `Replica.move_heads` does."""
+        return await self.call(lambda replica: replica.move_heads(heads, falls=falls))
+
+    async def prune(self, retention_ms: int) -> int:
+        """Drops what ended more than so many milliseconds ago; gives how many rows went."""
+        return sum(await self.call(lambda replica: prune_all(replica, retention_ms)))
+
+    async def call(self, fn: Callable[[Replica], T]) -> T:
+        """Runs a function on the replica in the writer's thread, in its turn; it makes transactions of its own."""
+        return cast(T, await self._hand_in(fn, quiet=False, whole=True))
+
+    async def _hand_in(self, fn: Callable[[Any], Any], *, quiet: bool, whole: bool) -> Any:
+        if self._closed:
+            raise WorldError(f"{self.path} has been closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append(_Change(fn, future, quiet=quiet, whole=whole))
+        if not self._busy and not self._scheduled:
+            # Whoever else is ready to write in this turn of the loop shares the transaction.
+            self._scheduled = True
+            self._idle.clear()
+            loop.call_soon(self._start)
+        return await future
+
+    def _start(self) -> None:
+        self._scheduled = False
+        changes, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
+        if not changes:
+            self._idle.set()
+            return
+        self._busy = True
+        self._writing.submit(lambda: self._run(changes)).add_done_callback(lambda future: self._answer(changes, future))
+
+    def _run(self, changes: list[_Change]) -> tuple[list[Done], list[Rows | None]]:
+        """In the writer's thread: runs waiting changes, neighbours in one transaction."""
+        answers: list[Done] = []
+        touched: list[Rows | None] = []
+        start = 0
+        while start < len(changes):
+            end = start + 1
+            if not changes[start].whole:
+                while end < len(changes) and not changes[end].whole:
+                    end += 1
+            done, rows = self._run_part(changes[start:end])
+            answers += done
+            touched += rows
+            start = end
+        return answers, touched
+
+    def _run_part(self, changes: list[_Change]) -> tuple[list[Done], list[Rows | None]]:
+        try:
+            if changes[0].whole:
+                done = [_attempt(changes[0].fn, self.replica)]
+                return done, self._watch.after_own(quiet=False)
+            done, loud = self.replica.commit([change.fn for change in changes], loud=[not change.quiet for change in changes])
+        except Exception as error:  # noqa: BLE001 - each caller gets it
+            return [Done(error=error)] * len(changes), []
+        return done, [loud, *self._watch.after_own(quiet=True)]
+
+    def _answer(self, changes: list[_Change], future: asyncio.Future[tuple[list[Done], list[Rows | None]]]) -> None:
+        error = future.exception()
+        answers, touched = future.result() if error is None else ([Done(error=error)] * len(changes), [])
+        for change, done in zip(changes, answers, strict=True):
+            if change.future.done():
+                continue  # its await was cancelled
+            if done.error is None:
+                change.future.set_result(done.value)
+            else:
+                change.future.set_exception(done.error)
+        for rows in touched:
+            self._tell(rows)
+        self._last_write = asyncio.get_running_loop().time()
+        self._log_is_empty = False
+        self._busy = False
+        if _size(self.path + "-wal") > WAL_LIMIT:
+            self._writing.submit(self.replica.checkpoint_if_due).add_done_callback(_ignore)
+        if self._waiting:
+            # Those just answered run first, so that what they write next comes along.
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._start)
+        else:
+            self._idle.set()
+
+    # Reading
+
+    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs a function on a connection that only reads, in one short transaction; it gives plain values."""
+        if self._closed:
+            raise WorldError(f"{self.path} has been closed")
+        return await self._reading.run(lambda: self._read(fn))
+
+    def _read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._reading._conn
+        with in_words(self.path):
+            connection.execute("BEGIN")
+            try:
+                return fn(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    # Hearing of changes
+
+    def subscribe(self) -> Subscription:
+        """Fires with the rows that commits touched, here (but the quiet ones) and in other processes."""
+        subscription = Subscription(self._subscriptions.discard)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def ring(self) -> None:
+        """Looks at once for what other processes committed."""
+        if self._closed:
+            return
+        if self._looking:
+            self._look_again = True
+            return
+        self._looking = True
+        self._writing.submit(self._watch.look).add_done_callback(self._looked)
+
+    def _looked(self, future: asyncio.Future[list[Rows | None]]) -> None:
+        self._looking = False
+        if future.exception() is None:
+            for rows in future.result():
+                self._tell(rows)
+        if self._look_again:
+            self._look_again = False
+            self.ring()
+
+    def _tell(self, rows: Rows | None) -> None:
+        for subscription in tuple(self._subscriptions):
+            subscription.tell(rows)
+
+    def _wait_for_next_look(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look_by_time)
+
+    def _look_by_time(self) -> None:
+        if self._subscriptions:
+            self.ring()
+        idle = asyncio.get_running_loop().time() - self._last_write > IDLE
+        if idle and not self._busy and not self._log_is_empty:
+            self._log_is_empty = True
+            self._writing.submit(self.replica.truncate_log).add_done_callback(_ignore)
+        self._wait_for_next_look()
+
+    async def close(self) -> None:
+        """Ends subscriptions, lets what was handed in commit, and closes every connection."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for subscription in tuple(self._subscriptions):
+            subscription.close()
+        await self._idle.wait()
+        await self._reading.close()
+        await self._writing.run(self.replica.close)
+        await self._writing.close()
+
+
+def _attempt(fn: Callable[[Replica], Any], replica: Replica) -> Done:
+    try:
+        return Done(fn(replica))
+    except Exception as error:  # noqa: BLE001 - its caller gets it
+        return Done(error=error)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _ignore(future: asyncio.Future[Any]) -> None:
+    """A checkpoint that fails is tried again after the next commit."""
+    if not future.cancelled():
+        future.exception()
