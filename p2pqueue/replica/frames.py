@@ -1,10 +1,13 @@
 """How does a message that is larger than a frame travel? In parts, put together again within limits. Pure.
 
-A frame is either a whole message or a map {"k": "part", "m": number of the message, "i": index, "n": how
-many, "b": bytes}. Parts may come twice or in any order; of at most a few messages at once.
+A frame is either a whole message or a map {"k": "part", "m": hash of the message, "i": index, "n": how many,
+"b": bytes}. Parts may come twice or in any order, of at most a few messages at once; the hash keeps parts of an
+earlier session from mixing in.
 """
 
 from __future__ import annotations
+
+from hashlib import blake2b
 
 import msgpack
 
@@ -20,17 +23,16 @@ class Frames:
     """Splits messages into frames, and joins frames to messages; one for each session."""
 
     def __init__(self) -> None:
-        self._sent = 0
-        self._open: dict[int, dict[int, bytes]] = {}
+        self._open: dict[bytes, dict[int, bytes]] = {}
 
     def split(self, data: bytes) -> list[bytes]:
         """The frames that carry a message."""
         if len(data) <= wire.FRAME_LIMIT:
             return [data]
-        self._sent += 1
+        name = _name(data)
         parts = [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
         return [
-            msgpack.packb({"k": "part", "m": self._sent, "i": index, "n": len(parts), "b": part}, use_bin_type=True)
+            msgpack.packb({"k": "part", "m": name, "i": index, "n": len(parts), "b": part}, use_bin_type=True)
             for index, part in enumerate(parts)
         ]
 
@@ -43,23 +45,30 @@ class Frames:
             raise MalformedMessage(f"a frame of {len(frame)} bytes")
         if b"\xa4part" not in frame[:16]:
             return frame
-        number, index, count, part = _part(wire.unpack(frame))
-        parts = self._open.setdefault(number, {})
+        name, index, count, part = _part(wire.unpack(frame))
+        parts = self._open.setdefault(name, {})
         parts[index] = part
         if len(parts) == count:
-            del self._open[number]
-            return b"".join(parts[position] for position in sorted(parts))
+            del self._open[name]
+            message = b"".join(parts[position] for position in sorted(parts))
+            if _name(message) != name:
+                raise MalformedMessage("parts that don't fit together")
+            return message
         if len(self._open) > MAX_OPEN:
             del self._open[next(iter(self._open))]
         return None
 
 
-def _part(fields: object) -> tuple[int, int, int, bytes]:
+def _name(message: bytes) -> bytes:
+    return blake2b(message, digest_size=12).digest()
+
+
+def _part(fields: object) -> tuple[bytes, int, int, bytes]:
     if not isinstance(fields, dict):
         raise MalformedMessage("a part that is no map")
-    number, index, count, part = (fields.get(name) for name in ("m", "i", "n", "b"))
-    if type(number) is not int or type(index) is not int or type(count) is not int or not isinstance(part, bytes):
+    name, index, count, part = (fields.get(field) for field in ("m", "i", "n", "b"))
+    if not isinstance(name, bytes) or type(index) is not int or type(count) is not int or not isinstance(part, bytes):
         raise MalformedMessage("a part without its place")
     if not 2 <= count <= MAX_PARTS or not 0 <= index < count:
         raise MalformedMessage("a part beyond its message")
-    return number, index, count, part
+    return name, index, count, part

@@ -22,10 +22,11 @@ TWIN_AFTER = 1.0  # seconds from the sight of a forked author to the next digest
 class Mending:
     """Compares, and exchanges what differs, one bucket after the other."""
 
-    def __init__(self, number: Callable[[], int], jitter: Callable[[], float], now: float) -> None:
+    def __init__(self, number: Callable[[], int], jitter: Callable[[], float], now: float, *, every: float = DIGEST_EVERY) -> None:
         self._number = number
         self._jitter = jitter
-        self._at = now + DIGEST_EVERY * (0.75 + 0.5 * jitter())
+        self._every = every
+        self._at = self._next(now)
         self._telling = 0  # number of the read whose digests are told
         self._theirs: dict[int, Digest] = {}  # by the number of the read to compare with
         self._merging: dict[int, Mend] = {}
@@ -41,7 +42,7 @@ class Mending:
         """Takes our digests when it is time."""
         if now < self._at:
             return []
-        self._at = now + DIGEST_EVERY * (0.75 + 0.5 * self._jitter())
+        self._at = self._next(now)
         self._telling = self._number()
         return [ReadDigest(self._telling)]
 
@@ -81,7 +82,7 @@ class Mending:
         )
         if not self._todo:
             return []
-        return [Report("digest", f"{len(self._todo)} buckets differ"), *self._next()]
+        return [Report("digest", f"{len(self._todo)} buckets differ"), *self._next_bucket()]
 
     def bucket_read(self, request: ReadBucket, page: BucketPage) -> list[Effect]:
         """A page of a bucket of ours goes out."""
@@ -97,14 +98,17 @@ class Mending:
             return [*effects, Send(More(message.bucket, message.resume))]
         if self._todo and self._todo[0] == message.bucket:
             self._todo.popleft()
-            effects += self._next()
+            effects += self._next_bucket()
         return effects
 
     def greater_read(self, request: ReadGreater, writes: tuple[Write, ...]) -> list[Effect]:
         """What stands here above the peer's page goes back to it."""
         return [Send(Mend(request.bucket, writes, answer=True))] if writes else []
 
-    def _next(self) -> list[Effect]:
+    def _next(self, now: float) -> float:
+        return now + self._every * (0.75 + 0.5 * self._jitter())
+
+    def _next_bucket(self) -> list[Effect]:
         if not self._todo:
             return []
         bucket = self._todo[0]

@@ -33,11 +33,12 @@ MAX_ASKED = 8  # messages of rows kept to answer at the next `done`
 class Offering:
     """Serves one round of the peer's at a time."""
 
-    def __init__(self, session: bytes, number: Callable[[], int], *, relays: bool) -> None:
+    def __init__(self, session: bytes, number: Callable[[], int], *, relays: bool, max_writes: int = MAX_WRITES) -> None:
         self.round: RoundId | None = None
         self._session = session
         self._number = number
         self._relays = relays
+        self._max_writes = max_writes
         self._over: RoundId | None = None  # the last round that ended before its time
         self._counted: dict[bytes, int] = {}  # by the peer, of each author
         self._held: dict[bytes, Spans] = {}  # by the peer, or sent to it in this round
@@ -111,7 +112,7 @@ class Offering:
         if self._look and not self._reading and not self._outbox and room:
             self._look, self._finished, self._reading = False, False, self._number()
             held = {author: tuple(spans) for author, spans in self._held.items() if spans}
-            limits = room * MAX_WRITES, room * MAX_BYTES
+            limits = room * self._max_writes, room * MAX_BYTES
             effects.append(ReadUnsent(self._reading, dict(self._counted), held, not self._relays, *limits))
         if self._finished and not self._outbox:
             effects += [ReadEnded(self._number(), self.round, rows) for rows in self._asked]
@@ -131,7 +132,7 @@ class Offering:
             return [Send(Again(ended))]
         for write in page.writes:
             self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
-        self._outbox.extend(_messages(page.writes))
+        self._outbox.extend(_messages(page.writes, self._max_writes))
         if page.rest == "more":
             self._look = True
         elif page.rest == "nothing":
@@ -192,14 +193,14 @@ class Offering:
         return effects
 
 
-def _messages(writes: tuple[Write, ...]) -> list[tuple[Write, ...]]:
+def _messages(writes: tuple[Write, ...], max_writes: int) -> list[tuple[Write, ...]]:
     """Cuts a page into messages within their limits."""
     messages: list[tuple[Write, ...]] = []
     batch: list[Write] = []
     size = 0
     for write in writes:
         bytes_of = write_size(write)
-        if batch and (len(batch) == MAX_WRITES or size + bytes_of > MAX_BYTES):
+        if batch and (len(batch) == max_writes or size + bytes_of > MAX_BYTES):
             messages.append(tuple(batch))
             batch, size = [], 0
         batch.append(write)

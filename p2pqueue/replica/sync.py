@@ -49,8 +49,24 @@ from p2pqueue.replica.effects import (
     State,
     Taken,
 )
-from p2pqueue.replica.mending import Mending
-from p2pqueue.replica.messages import Ack, Again, Digest, Done, Ended, Heads, Mend, Message, More, Refusal, Refused, RowId, Rows, Writes
+from p2pqueue.replica.mending import DIGEST_EVERY, Mending
+from p2pqueue.replica.messages import (
+    MAX_WRITES,
+    Ack,
+    Again,
+    Digest,
+    Done,
+    Ended,
+    Heads,
+    Mend,
+    Message,
+    More,
+    Refusal,
+    Refused,
+    RowId,
+    Rows,
+    Writes,
+)
 from p2pqueue.replica.offering import Offering
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.taking import Taking
@@ -63,14 +79,24 @@ class Session:
     """One side of a session with one peer; it lasts as long as the link.
 
     `nonce` is 8 random bytes, `jitter` gives numbers from 0 to 1, `relays` says whether this device's role lets
-    it relay, `peer_relays` the same of the peer.
+    it relay, `peer_relays` the same of the peer. `max_writes` bounds a message, `digest_every` is in seconds.
     """
 
-    def __init__(self, nonce: bytes, *, jitter: Callable[[], float], now: float, relays: bool = True, peer_relays: bool = True) -> None:
+    def __init__(
+        self,
+        nonce: bytes,
+        *,
+        jitter: Callable[[], float],
+        now: float,
+        relays: bool = True,
+        peer_relays: bool = True,
+        max_writes: int = MAX_WRITES,
+        digest_every: float = DIGEST_EVERY,
+    ) -> None:
         self._last_number = 0
         self._taking = Taking(nonce, self._number, jitter, now, asks=peer_relays)
-        self._offering = Offering(nonce, self._number, relays=relays)
-        self._mending = Mending(self._number, jitter, now)
+        self._offering = Offering(nonce, self._number, relays=relays, max_writes=max_writes)
+        self._mending = Mending(self._number, jitter, now, every=digest_every)
         self._peer: bytes | None = None  # nonce of the peer's session
         self._observed: tuple[Head | None, int] = (None, 0)
         self._observe_at = now
