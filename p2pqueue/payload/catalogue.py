@@ -1,0 +1,215 @@
+"""Which shards and files does this device hold, and where do they lie?
+
+An SQLite file of its own, `shelf.sqlite`. Several processes use it at once, each in short transactions; whoever adds,
+drops or frees a shard does so inside an IMMEDIATE one, file and row together, so that they take turns.
+Small shards (most manifests) lie in the database itself: one commit makes them durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+from p2pqueue.errors import DamagedHome, DiskFull, HomeBusy, NewerDatabase, P2PQueueError, ReadOnlyHome
+from p2pqueue.private import FILE_MODE, in_words, make_private_dir
+
+VERSION: Final = 1
+BUSY_TIMEOUT: Final = 20.0  # seconds that a write waits for those of other processes
+
+SCHEMA: Final = """
+CREATE TABLE stored (                  -- sealed shards; body NULL: the file of that name in shards/
+    address BLOB PRIMARY KEY,
+    size INTEGER NOT NULL,
+    body BLOB
+);
+CREATE TABLE sources (                 -- plain files that are served from where they lie
+    id INTEGER PRIMARY KEY,
+    path BLOB NOT NULL,
+    marks TEXT NOT NULL,               -- inode, size, time of change
+    device TEXT NOT NULL,
+    owned INTEGER NOT NULL             -- 1: an output that lies in this home, removed with its last manifest
+);
+CREATE INDEX sources_path ON sources (path);
+CREATE TABLE plain (                   -- chunks of those files
+    address BLOB NOT NULL,
+    source INTEGER NOT NULL REFERENCES sources ON DELETE CASCADE,
+    offset INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    algorithm INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    PRIMARY KEY (address, source, offset)
+) WITHOUT ROWID;
+CREATE INDEX plain_source ON plain (source);
+CREATE TABLE files (                   -- manifests that are whole here, by the address of their first shard
+    address BLOB PRIMARY KEY,
+    capability TEXT NOT NULL,
+    name TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    source INTEGER REFERENCES sources ON DELETE SET NULL,
+    copied INTEGER NOT NULL            -- 1: all of its chunks are stored
+);
+CREATE INDEX files_source ON files (source);
+CREATE TABLE uses (                    -- the stored shards and the manifests that a manifest needs, itself included
+    root BLOB NOT NULL,
+    address BLOB NOT NULL,
+    PRIMARY KEY (root, address)
+) WITHOUT ROWID;
+CREATE INDEX uses_address ON uses (address);
+CREATE TABLE roots (                   -- temporary: what is being made now, or was made a moment ago
+    id INTEGER PRIMARY KEY,
+    pid INTEGER NOT NULL,
+    touched_at REAL NOT NULL,          -- seconds since 1970
+    finished INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE holds (
+    root INTEGER NOT NULL REFERENCES roots ON DELETE CASCADE,
+    address BLOB NOT NULL,
+    PRIMARY KEY (root, address)
+) WITHOUT ROWID;
+CREATE INDEX holds_address ON holds (address);
+CREATE TABLE total (bytes INTEGER NOT NULL);
+INSERT INTO total VALUES (0);
+CREATE TRIGGER stored_added AFTER INSERT ON stored BEGIN UPDATE total SET bytes = bytes + new.size; END;
+CREATE TRIGGER stored_removed AFTER DELETE ON stored BEGIN UPDATE total SET bytes = bytes - old.size; END;
+"""
+
+_FULL = 13  # SQLITE_FULL
+_BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+_READ_ONLY = 8
+_CANNOT_OPEN = 14
+_IO_ERROR = 10
+
+T = TypeVar("T")
+
+
+class Catalogue:
+    """The database of one shelf. For any thread; opened at its first use, and again in a forked process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+
+    def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """What a short function reads. It gives plain values and never a cursor."""
+        with self._lock, self._worded():
+            return fn(self._opened())
+
+    def write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs a short function in a transaction that is durable on return; any exception takes it back."""
+        with self._lock, self._worded():
+            connection = self._opened()
+            try:
+                return _transact(connection, fn)
+            except sqlite3.OperationalError as error:
+                if _code(error) != _FULL:
+                    raise
+                # A checkpointed log is written again from its beginning, which takes no new space: freeing always works.
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                return _transact(connection, fn)
+
+    def compact(self) -> None:
+        """Gives free pages back to the disk; the log keeps its size, so that a full disk doesn't stop the next freeing."""
+        with self._lock, self._worded():
+            self._opened().execute("PRAGMA incremental_vacuum").fetchall()
+            self._opened().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def close(self) -> None:
+        """Closes the database; a later use opens it again."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is not None and self._pid == os.getpid():
+            return self._connection
+        make_private_dir(self.path.parent)
+        try:
+            # SQLite gives its log the mode of its database, so this decides for all three files.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+        except OSError as error:
+            raise in_words(error, self.path) from error
+        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
+        try:
+            _prepare(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._pid = connection, os.getpid()
+        return connection
+
+    @contextlib.contextmanager
+    def _worded(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise _in_words(error, self.path) from error
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")  # sweeping a full disk needs no room on it
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise NewerDatabase(f"{path} was written by a newer version of p2pqueue; upgrade this one")
+    if version < VERSION:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only before the first table
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA synchronous = FULL")
+    if version < VERSION:
+        _transact(connection, _create)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA user_version").fetchone()[0] >= VERSION:  # another process was first
+        return
+    statement = ""
+    for line in SCHEMA.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _transact(connection: sqlite3.Connection, fn: Callable[[sqlite3.Connection], T]) -> T:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        value = fn(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return value
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _in_words(error: sqlite3.DatabaseError, path: Path) -> P2PQueueError:
+    code = _code(error)
+    if code == _FULL or (code in (_IO_ERROR, _CANNOT_OPEN) and _has_no_space(path)):
+        return DiskFull(f"No space left to write {path}; free some and try again")
+    if code in _BUSY:
+        return HomeBusy(f"Another program has held {path} for more than {BUSY_TIMEOUT:.0f} s; end it, or try again")
+    if code == _READ_ONLY:
+        return ReadOnlyHome(f"{path} can't be written; check its owner and mode, or choose another home")
+    return DamagedHome(f"{path} can't be used ({error}); move it away, and enqueue again the files that are still needed")
+
+
+def _has_no_space(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < 128 * 1024  # SQLite extends its files by less
+    except OSError:
+        return False

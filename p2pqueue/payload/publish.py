@@ -1,0 +1,101 @@
+"""How does a manifest become a capability that somebody may be told?
+
+It is sealed into shards of its own, checked as a stranger would check it, and written to the catalogue with what it
+needs, in one transaction. Before that nobody knows it; afterwards everything that it names is durable or lies in a
+plain file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from p2pqueue.errors import BadShard
+from p2pqueue.payload.batch import Batch
+from p2pqueue.payload.capability import Capability
+from p2pqueue.payload.format import INLINE_REFERENCES, PART_SIZE, ROOT_LIMIT
+from p2pqueue.payload.manifest import FileManifest, FolderManifest, Manifest, PartedManifest, decode, encode
+from p2pqueue.payload.plain import FileIdentity
+from p2pqueue.payload.seal import Sealer, Shard
+
+ADD_FILE = """
+INSERT INTO files (address, capability, name, size, source, copied) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (address) DO UPDATE SET source = coalesce(excluded.source, source), copied = max(excluded.copied, copied)
+"""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file, or several, that can be read by this capability from now on."""
+
+    capability: str
+    name: str
+    size: int
+    by_reference: bool  # served from where it lies
+
+
+def publish(batch: Batch, manifest: FileManifest, space_key: bytes, *, source: FileIdentity | None = None, owned: bool = False) -> Stored:
+    """Ends a batch with the manifest of a file, whose chunks are in the batch, or in the plain file `source`."""
+    root = seal_manifest(manifest, Sealer(space_key, algorithm=manifest.algorithm, capacity=ROOT_LIMIT), batch.add)
+
+    def finish(connection: sqlite3.Connection) -> None:
+        number = None if source is None else _add_source(connection, source, manifest, owned)
+        connection.execute(ADD_FILE, (root.address, root.text, manifest.name, manifest.size, number, source is None))
+        _add_uses(connection, root, batch.addresses)
+
+    batch.end(finish, keep=root.address)
+    return Stored(root.text, manifest.name, manifest.size, source is not None)
+
+
+def publish_folder(batch: Batch, manifest: FolderManifest, space_key: bytes, algorithm: int) -> Stored:
+    """Ends a batch with a manifest that lists manifests, which may be here or elsewhere."""
+    root = seal_manifest(manifest, Sealer(space_key, algorithm=algorithm, capacity=ROOT_LIMIT), batch.add)
+
+    def finish(connection: sqlite3.Connection) -> None:
+        connection.execute(ADD_FILE, (root.address, root.text, manifest.name, manifest.size, None, True))
+        _add_uses(connection, root, batch.addresses | {entry.capability.address for entry in manifest.entries})
+
+    batch.end(finish, keep=root.address)
+    return Stored(root.text, manifest.name, manifest.size, False)
+
+
+def seal_manifest(manifest: FileManifest | FolderManifest, sealer: Sealer, add: Callable[[Shard], None]) -> Capability:
+    """Seals a manifest into shards, which go to `add`, and gives the capability to read it."""
+    whole: Manifest = manifest
+    if isinstance(manifest, FileManifest) and len(manifest.references) > INLINE_REFERENCES:
+        parts = bytearray()
+        for start in range(0, len(manifest.references), PART_SIZE):
+            shard = sealer.seal(manifest.references[start : start + PART_SIZE])
+            parts += shard.address + shard.key
+            add(shard)
+        whole = PartedManifest(replace(manifest, references=b""), bytes(parts))
+    data = encode(whole)
+    if decode(data) != whole:
+        raise BadShard("A manifest that was just made doesn't pass its own check; nothing was published")
+    root = sealer.seal(data)
+    add(root)
+    return Capability(sealer.algorithm, root.address, root.key, len(data))
+
+
+def _add_source(connection: sqlite3.Connection, source: FileIdentity, manifest: FileManifest, owned: bool) -> int:
+    path = os.fsencode(source.path)
+    row = connection.execute(
+        "SELECT id FROM sources WHERE path = ? AND marks = ?",  # sources_path
+        (path, source.marks),
+    ).fetchone()
+    number: int | None = row[0] if row is not None else None
+    if number is None:
+        values = (path, source.marks, str(source.device), owned)
+        number = connection.execute("INSERT INTO sources (path, marks, device, owned) VALUES (?, ?, ?, ?)", values).lastrowid
+        assert number is not None
+    connection.executemany(
+        "INSERT INTO plain (address, source, offset, length, algorithm, key) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        ((chunk.address, number, chunk.offset, chunk.size, manifest.algorithm, chunk.key) for chunk in manifest.chunks()),
+    )
+    return number
+
+
+def _add_uses(connection: sqlite3.Connection, root: Capability, addresses: set[bytes]) -> None:
+    connection.executemany("INSERT INTO uses VALUES (?, ?) ON CONFLICT DO NOTHING", ((root.address, address) for address in addresses))

@@ -1,0 +1,181 @@
+"""How do we get a file's content back, and know that it is right?
+
+Each chunk comes from a stored shard, or from a plain file that holds it, and is checked either way before it is
+given out: a shard by its address and its seal, a chunk of a plain file by its key, which depends on its content.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from p2pqueue.errors import BadShard, InputChanged, InputUnreadable, PayloadUnavailable
+from p2pqueue.payload.capability import Capability
+from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.format import LARGEST_SHARD, TAG_SIZES
+from p2pqueue.payload.manifest import Chunk, FileManifest, FolderManifest, PartedManifest, decode
+from p2pqueue.payload.plain import FileIdentity, identify_open, open_plain, shown
+from p2pqueue.payload.seal import address_of, chunk_key, open_into, seal_into
+from p2pqueue.payload.store import ShardStore, read_whole
+
+PIECE: Final = 1024**2  # bytes that are given out at once
+
+PLACES: Final = """
+SELECT s.path, s.marks, p.offset, p.length, p.algorithm, p.key
+FROM plain p JOIN sources s ON s.id = p.source
+WHERE p.address = ?  -- primary key
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of a plain file that holds a chunk, by what the catalogue says."""
+
+    path: str
+    marks: str
+    offset: int
+    length: int
+    algorithm: int
+    key: bytes
+
+
+class Reader:
+    """Reads chunks into kept buffers. A context that closes the files it opened; not for two threads at once."""
+
+    def __init__(self, store: ShardStore, catalogue: Catalogue, space_key: bytes) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._space_key = space_key
+        self._sealed = memoryview(b"")
+        self._source: tuple[str, io.FileIO, FileIdentity] | None = None
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close_source()
+
+    def manifest(self, capability: Capability) -> FileManifest | FolderManifest:
+        """The manifest that a capability stands for. Raises `PayloadUnavailable`, `BadShard` and `MalformedMessage`."""
+        out = memoryview(bytearray(capability.size))
+        root = Chunk(capability.address, capability.key, capability.size, 0, 0, capability.size)
+        self.chunk(root, capability.algorithm, out, "its manifest")
+        manifest = decode(out)
+        return self._complete(manifest) if isinstance(manifest, PartedManifest) else manifest
+
+    def pieces(self, manifest: FileManifest, name: str) -> Iterator[memoryview]:
+        """The content in pieces of up to 1 MiB; each is valid until the next is asked for."""
+        out = memoryview(bytearray(manifest.shared or min(manifest.chunk_size, manifest.size)))
+        for chunk in manifest.chunks():
+            self.chunk(chunk, manifest.algorithm, out, name)
+            for start in range(chunk.skip, chunk.skip + chunk.size, PIECE):
+                yield out[start : min(start + PIECE, chunk.skip + chunk.size)]
+
+    def chunk(self, chunk: Chunk, algorithm: int, out: memoryview, name: str) -> None:
+        """Reads the plaintext of a chunk into the beginning of `out`.
+
+        Raises `PayloadUnavailable` naming the shard, `InputChanged` when the file that held it is another now.
+        """
+        if self._read_stored(chunk, algorithm, out, name):
+            return
+        changed = None
+        for place in self._places(chunk.address):
+            if self._read_plain(place, out, chunk):
+                return
+            changed = place.path
+        raise _missing(chunk.address, name, changed)
+
+    def sealed(self, address: bytes) -> bytes:
+        """A shard for somebody else: stored, or sealed now from a plain file, its address checked in either case."""
+        stored = self._store.load(address, self._sealed_buffer(LARGEST_SHARD))
+        if stored is not None:
+            return bytes(stored)
+        changed = None
+        for place in self._places(address):
+            plain = memoryview(bytearray(place.length))
+            if self._read_range(place, plain):
+                made = self._seal_again(place, plain)
+                if address_of(made) == address:
+                    return bytes(made)
+            changed = place.path
+        raise _missing(address, "a file", changed)
+
+    def _complete(self, manifest: PartedManifest) -> FileManifest:
+        references = memoryview(bytearray())
+        gathered = bytearray()
+        for part in manifest.chunks():
+            if len(references) < part.size:
+                references = memoryview(bytearray(part.size))
+            self.chunk(part, manifest.head.algorithm, references, "its manifest")
+            gathered += references[: part.size]
+        return manifest.complete(bytes(gathered))
+
+    def _read_stored(self, chunk: Chunk, algorithm: int, out: memoryview, name: str) -> bool:
+        size = chunk.plain_size + TAG_SIZES.get(algorithm, 0)
+        shard = self._store.peek(chunk.address, self._sealed_buffer(size)[:size])
+        if shard is None:
+            return False
+        try:
+            opened = open_into(algorithm, chunk.key, shard, out)
+        except BadShard:
+            if self._store.load(chunk.address, self._sealed_buffer(size)[:size]) is None:
+                return False  # rotten, and dropped
+            raise
+        if opened != chunk.plain_size:
+            raise BadShard(f"Shard {chunk.address.hex()} of {name} has another length than its manifest says")
+        return True
+
+    def _sealed_buffer(self, size: int) -> memoryview:
+        if len(self._sealed) < size:
+            self._sealed = memoryview(bytearray(size))
+        return self._sealed
+
+    def _places(self, address: bytes) -> list[Place]:
+        rows = self._catalogue.read(lambda c: c.execute(PLACES, (address,)).fetchall())
+        return [Place(os.fsdecode(row[0]), *row[1:]) for row in rows]
+
+    def _read_plain(self, place: Place, out: memoryview, chunk: Chunk) -> bool:
+        if place.length != chunk.plain_size or not self._read_range(place, out[: place.length]):
+            return False
+        if chunk_key(self._space_key, out[: place.length]) == chunk.key:
+            return True
+        # The space key may have changed since: then the seal itself, under the key of the manifest, is compared.
+        return address_of(self._seal_again(place, out[: place.length])) == chunk.address
+
+    def _seal_again(self, place: Place, plain: memoryview) -> memoryview:
+        size = place.length + TAG_SIZES[place.algorithm]
+        shard = self._sealed_buffer(size)[:size]
+        seal_into(place.algorithm, place.key, plain, shard)
+        return shard
+
+    def _read_range(self, place: Place, out: memoryview) -> bool:
+        """Reads from a plain file; False when it is gone or is another by its marks."""
+        try:
+            file, identity = self._open_source(place.path)
+            if identity.marks != place.marks:
+                return False
+            file.seek(place.offset)
+            read = read_whole(file.readinto, out)
+            return read == len(out) and identify_open(file, place.path).marks == place.marks
+        except (OSError, InputUnreadable):
+            return False
+
+    def _open_source(self, path: str) -> tuple[io.FileIO, FileIdentity]:
+        if self._source is None or self._source[0] != path:
+            self._close_source()
+            self._source = (path, *open_plain(path))
+        return self._source[1], self._source[2]
+
+    def _close_source(self) -> None:
+        if self._source is not None:
+            self._source[1].close()
+            self._source = None
+
+
+def _missing(address: bytes, name: str, changed: str | None) -> PayloadUnavailable | InputChanged:
+    if changed is not None:
+        return InputChanged(f"{shown(changed)} changed since it was enqueued, and nothing else here holds {name}; enqueue it again")
+    return PayloadUnavailable(f"Shard {address.hex()} of {name} is not on this device, or was damaged here, and no other source has it now")

@@ -1,0 +1,70 @@
+"""How does a file's content reach a path, whole and checked or not at all?"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from blake3 import blake3
+
+from p2pqueue.errors import BadShard, DiskFull, MisuseError, WorldError
+from p2pqueue.payload.names import LONGEST, safe_name
+from p2pqueue.payload.plain import absolute, shown
+
+
+def target_of(path: str | os.PathLike[str], name: str) -> Path:
+    """Where a file of that name goes: the path, or, in a folder, the name as the rule of names writes it.
+
+    Raises `MisuseError` where something lies that is no file, and `InputUnreadable` for a path that can't be one.
+    """
+    text = os.fspath(path)
+    target = Path(os.path.realpath(absolute(path)))  # a link to a file is followed, never replaced
+    separators = (os.sep, os.altsep) if os.altsep else (os.sep,)
+    if target.is_dir() or text.endswith(separators):
+        target = Path(os.path.realpath(target / safe_name(name)))
+        if target.parent != Path(os.path.realpath(absolute(path))):
+            raise MisuseError(f"{shown(str(path))}/{safe_name(name)} is a link that leads elsewhere; name the file to write")
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        raise MisuseError(f"{shown(str(target))} is no regular file, so it isn't replaced; read the file's `chunks` instead")
+    return target
+
+
+def save(pieces: Iterable[bytes | memoryview], target: Path, *, content: bytes | None, mode: int = 0o666) -> None:
+    """Writes pieces to a file beside the target and renames it at the end; the whole fits the hash `content`, if given.
+
+    Raises `DiskFull`, `WorldError` where the folder can't be written, `BadShard` when the whole doesn't fit.
+    """
+    temporary = target.with_name(f".{os.urandom(6).hex()}.{safe_name(target.name)[: LONGEST // 4]}.part")
+    try:
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+            with open(descriptor, "wb", buffering=0) as file:
+                whole = blake3()
+                for piece in pieces:
+                    _write(file.fileno(), memoryview(piece))
+                    if content is not None:
+                        whole.update(piece)
+                if content is not None and whole.digest() != content:
+                    raise BadShard(f"The content of {shown(target.name)} doesn't fit its manifest; nothing was written")
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise _in_words(error, target) from error
+
+
+def _write(descriptor: int, piece: memoryview) -> None:
+    while piece:
+        piece = piece[os.write(descriptor, piece) :]
+
+
+def _in_words(error: OSError, target: Path) -> WorldError:
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"No space left to write {shown(str(target))}; nothing of it was kept")
+    return WorldError(f"{shown(str(target))} can't be written: {reason}")

@@ -1,0 +1,196 @@
+"""What can be done with the files of this device: take in, find, read, hand on, free?
+
+A `Shelf` puts the parts of this room together. It may be used by any thread, and by the node, programs, the command
+line and child processes at once. Nothing here waits for a network.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from p2pqueue.errors import MisuseError
+from p2pqueue.home import Home
+from p2pqueue.payload import holdings, outputs, saving
+from p2pqueue.payload.batch import Batch
+from p2pqueue.payload.capability import parse_capability
+from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.holdings import Usage
+from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
+from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest
+from p2pqueue.payload.names import safe_name, wellformed_name
+from p2pqueue.payload.plain import FileIdentity, absolute, check_readable, default_name, open_plain, settle
+from p2pqueue.payload.publish import Stored, publish, publish_folder
+from p2pqueue.payload.reading import Reader
+from p2pqueue.payload.seal import preferred_algorithm
+from p2pqueue.payload.store import ShardStore
+from p2pqueue.payload.sweep import sweep
+
+__all__ = ["COPY_LIMIT", "IngestStopped", "Shelf", "Stored", "Usage", "check_readable"]
+
+COPY_LIMIT: Final = 64 * 1024**2  # bytes: smaller files are copied when they are taken in, larger ones stay where they lie
+
+
+class Shelf:
+    """The files of one home. `quota` and `reserve` are in bytes; without them the disk decides (page settings)."""
+
+    def __init__(self, home: Home, space_key: bytes, *, quota: int = 0, reserve: int | None = None, algorithm: int | None = None) -> None:
+        self.home = home
+        self._space_key = space_key
+        self._algorithm = algorithm
+        self._outputs = home.path / "outputs"
+        self._catalogue = Catalogue(home.shelf_file)
+        self._store = ShardStore(home.shards_dir, self._catalogue, quota=quota, reserve=reserve)
+
+    def ingest(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        copy: bool | None = None,
+        name: str | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+        threads: int | None = None,
+    ) -> Stored:
+        """Takes a file in: sealed into the store, or, from 64 MiB or with `copy=False`, read once and left where it lies.
+
+        `on_progress` is told the bytes done and the bytes in all; `stop` is asked before each chunk. On return
+        everything is durable. Raises `InputUnreadable`, `InputChanged` (try again), `DiskFull`, `IngestStopped`.
+        """
+        file, identity = open_plain(path)
+        called = name if name is not None else default_name(identity.path)
+        ingest = Ingest(self._space_key, self._algorithm, threads, on_progress, stop)
+        with file:
+            copying = identity.size < COPY_LIMIT if copy is None else copy
+            return self._copy(file, identity, called, ingest) if copying else self._refer(file, identity, called, ingest)
+
+    def ingest_bytes(self, data: bytes | memoryview, name: str) -> Stored:
+        """Takes in content that lies in memory."""
+        self._store.check_room(len(data))
+        with Batch(self._store, self._catalogue) as batch:
+            return publish(batch, seal_bytes(data, name, Ingest(self._space_key, self._algorithm), batch.add), self._space_key)
+
+    def adopt(self, path: str | os.PathLike[str], name: str | None = None, *, workdir: Path | None = None) -> Stored:
+        """Takes in an output whose folder will be removed: small ones are copied, large ones moved into the home.
+
+        What lies outside `workdir` (by default all working folders of the home) is not ours to move: it is taken in
+        as `ingest` does it.
+        """
+        named = name if name is not None else default_name(absolute(path))
+        real = Path(os.path.realpath(absolute(path)))
+        _, size = check_readable(real)
+        if size < COPY_LIMIT or not outputs.lies_within(real, workdir or self.home.work_dir):
+            return self.ingest(real, name=named)
+        with outputs.moved(real, self._outputs, named, check_room=self._store.check_room) as target:
+            file, identity = open_plain(target)
+            with file:
+                return self._refer(file, identity, named, Ingest(self._space_key, self._algorithm), owned=True)
+
+    def bundle(self, files: Mapping[str, str]) -> str:
+        """The capability of a manifest that lists the given capabilities by their names."""
+        capabilities = {name: parse_capability(text) for name, text in files.items()}
+        with self._reader() as reader:
+            entries = tuple(Entry(wellformed_name(n), c, reader.manifest(c).size) for n, c in sorted(capabilities.items()))
+        with Batch(self._store, self._catalogue, limited=False) as batch:
+            algorithm = self._algorithm or preferred_algorithm()
+            return publish_folder(batch, FolderManifest("", entries), self._space_key, algorithm).capability
+
+    def unbundle(self, capability: str) -> dict[str, Stored]:
+        """What a manifest of manifests lists, by its names; a single file under its own name."""
+        with self._reader() as reader:
+            manifest = reader.manifest(parse_capability(capability))
+        if isinstance(manifest, FileManifest):
+            return {manifest.name: Stored(capability, manifest.name, manifest.size, False)}
+        return {entry.name: Stored(entry.capability.text, entry.name, entry.size, False) for entry in manifest.entries}
+
+    def describe(self, capability: str) -> FileManifest:
+        """The manifest of one file. Raises `PayloadUnavailable`, `BadShard`, `MalformedMessage`; `MisuseError` for several."""
+        with self._reader() as reader:
+            return _single(reader.manifest(parse_capability(capability)))
+
+    def holds(self, capability: str) -> bool:
+        """Says whether this device can give the whole content, by what its catalogue and the files' marks tell."""
+        return holdings.holds(self._catalogue, parse_capability(capability))
+
+    def locate(self, capability: str) -> Path | None:
+        """A plain file that holds the content and is, by its marks, unchanged; None where there is none."""
+        return holdings.locate(self._catalogue, parse_capability(capability))
+
+    def open(self, capability: str) -> Iterator[bytes]:
+        """The content in pieces of up to 1 MiB, each checked before it is given. Memory stays the same whatever the size.
+
+        Raises `PayloadUnavailable` naming the shard that is missing or damaged, and `InputChanged`.
+        """
+        with self._reader() as reader:
+            manifest = _single(reader.manifest(parse_capability(capability)))
+            for piece in reader.pieces(manifest, _label(manifest)):
+                yield bytes(piece)
+
+    def fetch_to(self, capability: str, path: str | os.PathLike[str], *, private: bool = False) -> Path:
+        """Writes the content to a path, or into a folder under the file's own name; whole and checked, or not at all."""
+        with self._reader() as reader:
+            manifest = _single(reader.manifest(parse_capability(capability)))
+            target = saving.target_of(path, manifest.name)
+            pieces = reader.pieces(manifest, _label(manifest))
+            saving.save(pieces, target, content=manifest.content, mode=0o600 if private else 0o666)
+        return target
+
+    def shard(self, address: bytes) -> bytes:
+        """A sealed shard for another device, its address checked. Raises `PayloadUnavailable` and `InputChanged`."""
+        with self._reader() as reader:
+            return reader.sealed(address)
+
+    def remove(self, capability: str) -> int:
+        """Forgets a file, unless several files name it as one of theirs, and tells how many bytes that freed."""
+        root = parse_capability(capability)
+        return self._catalogue.write(lambda connection: holdings.remove(connection, self._store, root))
+
+    def sweep(self, live: Iterable[str]) -> int:
+        """Frees what neither these capabilities nor anything in the making needs, and tells how many bytes that freed.
+
+        What was taken in within the last hour stays, so that a job's row may be written after its files.
+        """
+        addresses = [parse_capability(text).address for text in live]
+        return sweep(self._catalogue, self._store, self._outputs, addresses)
+
+    def verify(self) -> list[bytes]:
+        """Reads every stored shard, drops those that are damaged, and gives their addresses."""
+        return self._store.verify()
+
+    def usage(self) -> Usage:
+        """What the shelf takes now."""
+        return holdings.usage(self._catalogue, self._store)
+
+    def close(self) -> None:
+        """Closes the database; a later call opens it again."""
+        self._catalogue.close()
+
+    def _copy(self, file: io.FileIO, identity: FileIdentity, name: str, ingest: Ingest) -> Stored:
+        self._store.check_room(identity.size)
+        with Batch(self._store, self._catalogue) as batch:
+            return publish(batch, seal_file(file, identity, name, ingest, batch.add), self._space_key)
+
+    def _refer(self, file: io.FileIO, identity: FileIdentity, name: str, ingest: Ingest, *, owned: bool = False) -> Stored:
+        known = holdings.find_known(self._catalogue, identity, name)
+        if known is not None:
+            return known
+        settle(identity)
+        with Batch(self._store, self._catalogue, limited=False) as batch:
+            manifest = seal_file(file, identity, name, ingest)
+            return publish(batch, manifest, self._space_key, source=identity, owned=owned)
+
+    def _reader(self) -> Reader:
+        return Reader(self._store, self._catalogue, self._space_key)
+
+
+def _single(manifest: FileManifest | FolderManifest) -> FileManifest:
+    if isinstance(manifest, FolderManifest):
+        raise MisuseError(f"This manifest lists {len(manifest.entries)} files; take one of them by its name")
+    return manifest
+
+
+def _label(manifest: FileManifest) -> str:
+    return f"“{safe_name(manifest.name)}”"

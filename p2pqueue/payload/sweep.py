@@ -1,0 +1,150 @@
+"""What on this shelf does nobody need any more, and how is it freed?
+
+Needed is what the caller's live manifests reach, and what temporary roots hold: everything that is being made now, or
+was made within the last hour. Shards are removed before their rows are written, so that freeing works on a full disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.store import ShardStore
+
+ROOT_AGE: Final = 3600.0  # seconds that a temporary root holds after its end: by then a job's row names the manifest
+DEAD_AGE: Final = 60.0  # seconds after which a temporary file of a process that is gone is removed
+ONE_BATCH: Final = 5000  # shards removed in one transaction
+
+NEEDED: Final = """
+WITH RECURSIVE needed (address) AS (
+    SELECT address FROM temp.live
+    UNION SELECT address FROM holds
+    UNION SELECT u.address FROM needed n JOIN uses u ON u.root = n.address  -- primary key
+)
+"""
+UNNEEDED_SHARDS: Final = NEEDED + "SELECT address FROM stored WHERE address NOT IN needed LIMIT ?"
+UNNEEDED_FILES: Final = NEEDED + "SELECT address FROM files WHERE address NOT IN needed"
+UNNEEDED_SOURCES: Final = "SELECT id, path, owned FROM sources WHERE id NOT IN (SELECT source FROM files WHERE source IS NOT NULL)"
+
+_TEMPORARY = re.compile(r"\.[0-9a-f]{64}\.(\d+)-[0-9a-f]+")
+_SHARD = re.compile(r"[0-9a-f]{64}")
+
+
+def sweep(catalogue: Catalogue, store: ShardStore, outputs: Path, live: Iterable[bytes]) -> int:
+    """Removes what neither the manifests of these addresses nor a temporary root needs; tells how many bytes that freed."""
+    roots = [(address,) for address in live]
+    freed = _remove_all_shards(catalogue, store, roots)  # before anything that needs room for its own rows
+    catalogue.write(_expire_roots)
+    freed += _remove_all_shards(catalogue, store, roots)
+    freed += catalogue.write(lambda connection: _remove_files(connection, roots))
+    freed += _remove_strays(catalogue, store, outputs)
+    catalogue.compact()
+    return freed
+
+
+def remove_sources(connection: sqlite3.Connection) -> int:
+    """Forgets plain files that no manifest names; an output that lies in the home is removed. Tells the bytes freed."""
+    freed = 0
+    for number, path, owned in connection.execute(UNNEEDED_SOURCES).fetchall():
+        if owned:
+            freed += _remove_output(Path(os.fsdecode(path)))
+        connection.execute("DELETE FROM plain WHERE source = ?", (number,))  # plain_source
+        connection.execute("DELETE FROM sources WHERE id = ?", (number,))
+    return freed
+
+
+def _remove_all_shards(catalogue: Catalogue, store: ShardStore, roots: list[tuple[bytes]]) -> int:
+    freed = 0
+    while True:
+        removed, size = catalogue.write(lambda connection: _remove_shards(connection, store, roots))
+        freed += size
+        if removed < ONE_BATCH:
+            return freed
+
+
+def _remove_shards(connection: sqlite3.Connection, store: ShardStore, roots: list[tuple[bytes]]) -> tuple[int, int]:
+    _mark(connection, roots)
+    doomed = [row[0] for row in connection.execute(UNNEEDED_SHARDS, (ONE_BATCH,))]
+    for address in doomed:
+        store.path_of(address).unlink(missing_ok=True)
+    return len(doomed), store.remove_unneeded(connection, doomed)
+
+
+def _remove_files(connection: sqlite3.Connection, roots: list[tuple[bytes]]) -> int:
+    _mark(connection, roots)
+    for row in connection.execute(UNNEEDED_FILES).fetchall():
+        connection.execute("DELETE FROM uses WHERE root = ?", row)
+        connection.execute("DELETE FROM files WHERE address = ?", row)
+    return remove_sources(connection)
+
+
+def _mark(connection: sqlite3.Connection, roots: list[tuple[bytes]]) -> None:
+    connection.execute("DROP TABLE IF EXISTS temp.live")
+    connection.execute("CREATE TEMP TABLE live (address BLOB PRIMARY KEY) WITHOUT ROWID")
+    connection.executemany("INSERT INTO temp.live VALUES (?) ON CONFLICT DO NOTHING", roots)
+
+
+def _expire_roots(connection: sqlite3.Connection) -> None:
+    now = time.time()
+    connection.execute("UPDATE roots SET touched_at = ? WHERE touched_at > ?", (now, now + ROOT_AGE))  # the clock was set back
+    old = connection.execute("SELECT id, pid, finished FROM roots WHERE touched_at < ?", (now - ROOT_AGE,)).fetchall()
+    for number, pid, finished in old:
+        if finished or not _is_alive(pid):
+            connection.execute("DELETE FROM roots WHERE id = ?", (number,))
+
+
+def _remove_strays(catalogue: Catalogue, store: ShardStore, outputs: Path) -> int:
+    """Removes files that a killed process left: temporary ones, and those whose row never came to be."""
+    now, freed = time.time(), 0
+    for entry in _entries(store.folder):
+        age = now - entry.stat(follow_symlinks=False).st_mtime
+        temporary = _TEMPORARY.fullmatch(entry.name)
+        if temporary is not None and (age > ROOT_AGE or (age > DEAD_AGE and not _is_alive(int(temporary[1])))):
+            freed += entry.stat(follow_symlinks=False).st_size
+            os.unlink(entry.path)
+        elif _SHARD.fullmatch(entry.name) and age > ROOT_AGE:
+            freed += catalogue.write(lambda connection, entry=entry: _remove_rowless(connection, entry))  # type: ignore[misc]
+    owned = catalogue.read(lambda c: c.execute("SELECT path FROM sources WHERE owned").fetchall())
+    known = {Path(os.fsdecode(row[0])).parent.name for row in owned}
+    for entry in _entries(outputs):
+        if entry.name not in known and now - entry.stat(follow_symlinks=False).st_mtime > ROOT_AGE:
+            freed += sum(_remove_output(Path(inner.path)) for inner in _entries(Path(entry.path)))
+    return freed
+
+
+def _remove_rowless(connection: sqlite3.Connection, entry: os.DirEntry[str]) -> int:
+    if connection.execute("SELECT 1 FROM stored WHERE address = ?", (bytes.fromhex(entry.name),)).fetchone() is not None:
+        return 0
+    size = entry.stat(follow_symlinks=False).st_size
+    Path(entry.path).unlink(missing_ok=True)
+    return size
+
+
+def _remove_output(path: Path) -> int:
+    try:
+        size = path.lstat().st_size
+        path.unlink()
+        path.parent.rmdir()  # each output has a folder of its own
+    except OSError:
+        return 0
+    return size
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_alive(pid: int) -> bool:
+    import psutil  # only a sweep needs it
+
+    return bool(psutil.pid_exists(pid))
