@@ -1,25 +1,21 @@
 """How does a program reach the replica of its home, from any of its threads and coroutines, and after a fork?
 
-The home is opened at the first use. Writers commit in groups: whoever finds nobody committing does it for all that
-wait, so one producer pays for one hop less, and sixty-four pay for one commit together. A child made by fork opens
-the home anew: neither a connection nor a lock may be used on both sides.
+The home is opened at the first use. A child made by fork opens it anew: neither a connection nor a lock may be used
+on both sides.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from p2pqueue.errors import P2PQueueError
 from p2pqueue.home import Home
+from p2pqueue.jobs.committing import Commits
 from p2pqueue.jobs.opening import open_replica
 
 if TYPE_CHECKING:
@@ -32,9 +28,6 @@ if TYPE_CHECKING:
     from p2pqueue.replica.writer import Writer
 
 T = TypeVar("T")
-_BATCH = 1000  # changes in one commit: a larger one gains nothing and makes all of them wait
-
-_log = logging.getLogger(__name__)
 _all: weakref.WeakSet[Access] = weakref.WeakSet()
 _abandoned: list[Any] = []  # a parent's connections: even closing them here could take its locks away
 
@@ -45,9 +38,6 @@ class Access:
     _home: Home | None
     _opened: _Opened | None
     _follower: Follower | None
-    _executor: ThreadPoolExecutor | None
-    _draining: bool  # a thread is committing what coroutines asked for
-    _pending: deque[_Change[Any]]
 
     def __init__(self, home: Home | None) -> None:
         self._wanted_home = home
@@ -72,6 +62,11 @@ class Access:
         return self._open().identity
 
     @property
+    def owner(self) -> str:
+        """The id of the space's owner."""
+        return self._open().owner
+
+    @property
     def replica(self) -> Replica:
         """The replica of the home, opened for writing."""
         return self._open().replica
@@ -93,25 +88,12 @@ class Access:
 
     def write(self, fn: Callable[[Writer], T]) -> T:
         """Runs one transaction, durable on return; any exception of `fn` rolls its own part back."""
-        self._open()
-        change: _Change[T] = _Change(fn)
-        self._pending.append(change)
-        with self._turn:
-            while not change.done:
-                self._commit()
-        return change.outcome()
+        return self._commits().run(fn)
 
     async def awrite(self, fn: Callable[[Writer], T]) -> T:
-        """As `write`, in a thread; a cancelled await may still commit."""
+        """As `write`, without blocking the loop; a cancelled await may still commit."""
         await self._aopen()
-        change: _Change[T] = _Change(fn, asyncio.get_running_loop())
-        self._pending.append(change)
-        with self._flag:
-            if not self._draining:
-                self._draining = True
-                self._thread().submit(self._drain)
-        assert change.future is not None
-        return await change.future
+        return await self._commits().arun(fn)
 
     def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Runs one short read transaction."""
@@ -127,17 +109,14 @@ class Access:
         with self._opening:
             opened, self._opened = self._opened, None
             follower, self._follower = self._follower, None
-            executor, self._executor = self._executor, None
         if follower is not None:
             follower.close()
-        if executor is not None:
-            executor.shutdown()
         if opened is not None:
             opened.close()
 
     def after_fork(self) -> None:
         """Forgets, in a forked child, everything that its parent has open."""
-        _abandoned.append((self._opened, self._follower, self._executor))
+        _abandoned.append((self._opened, self._follower))
         if self._opened is not None:
             self._opened.finalizer.detach()
         self._reset()
@@ -147,11 +126,6 @@ class Access:
         self._opening = threading.RLock()
         self._opened = None
         self._follower = None
-        self._executor = None
-        self._turn = threading.Lock()  # held by whoever commits
-        self._flag = threading.Lock()  # guards `_draining`
-        self._draining = False
-        self._pending = deque()
 
     def _open(self) -> _Opened:
         opened = self._opened
@@ -166,39 +140,8 @@ class Access:
         if self._opened is None:
             await asyncio.to_thread(self._open)
 
-    def _thread(self) -> ThreadPoolExecutor:
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix="p2pqueue-commit")
-        return self._executor
-
-    def _drain(self) -> None:
-        while True:
-            with self._turn:
-                self._commit()
-            with self._flag:
-                if not self._pending:
-                    self._draining = False
-                    return
-
-    def _commit(self) -> None:
-        batch: list[_Change[Any]] = []
-        while self._pending and len(batch) < _BATCH:
-            batch.append(self._pending.popleft())
-        if not batch:
-            return
-        try:
-            opened = self._open()
-            _run(opened.replica, batch)
-            opened.ring()
-        except BaseException as error:
-            # Every waiter is answered, whatever came in between: a Ctrl-C here must not leave the others hanging.
-            for change in batch:
-                if not change.done:
-                    change.fail(error)
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            _answer(batch)
+    def _commits(self) -> Commits:
+        return self._open().commits
 
 
 class _Opened:
@@ -211,10 +154,10 @@ class _Opened:
         self.home = home
         self.identity = load(home)
         self.replica = open_replica(home, self.identity)
+        self.owner = self.identity.owner
+        self.commits = Commits(self.replica, after=partial(doorbell.ring, home.socket_path))
         self._shelf: Shelf | None = None
-        self._socket: Path = home.socket_path
-        self._doorbell = doorbell
-        self.finalizer = weakref.finalize(access, self.replica.close)
+        self.finalizer = weakref.finalize(access, _close, self.commits, self.replica)
 
     @property
     def shelf(self) -> Shelf:
@@ -224,75 +167,13 @@ class _Opened:
             self._shelf = Shelf(self.home, self.identity.space_key)
         return self._shelf
 
-    def ring(self) -> None:
-        self._doorbell.ring(self._socket)
-
     def close(self) -> None:
         self.finalizer()
 
 
-class _Change(Generic[T]):
-    """One transaction that waits for its commit, and who waits for it."""
-
-    __slots__ = ("_error", "_value", "done", "fn", "future", "loop")
-
-    def __init__(self, fn: Callable[[Writer], T], loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self.fn = fn
-        self.loop = loop
-        self.future: asyncio.Future[T] | None = loop.create_future() if loop else None
-        self.done = False
-        self._value: T
-        self._error: BaseException | None = None
-
-    def succeed(self, value: T) -> None:
-        self._value, self.done = value, True
-
-    def fail(self, error: BaseException) -> None:
-        self._error, self.done = error, True
-
-    def outcome(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def answer(self) -> None:
-        assert self.future is not None
-        if self.future.done():
-            return
-        if self._error is None:
-            self.future.set_result(self._value)
-        elif isinstance(self._error, Exception):
-            self.future.set_exception(self._error)
-        else:
-            self.future.set_exception(P2PQueueError(f"the commit was interrupted by {type(self._error).__name__}; it may have happened"))
-
-
-def _run(replica: Replica, batch: list[_Change[Any]]) -> None:
-    if len(batch) == 1:
-        batch[0].succeed(replica.write(batch[0].fn))
-        return
-    for change, result in zip(batch, replica.write_many([change.fn for change in batch]), strict=True):
-        if result.error is not None:
-            change.fail(result.error)
-        else:
-            change.succeed(result.value)
-
-
-def _answer(batch: list[_Change[Any]]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Change[Any]]] = {}
-    for change in batch:
-        if change.loop is not None:
-            by_loop.setdefault(change.loop, []).append(change)
-    for loop, changes in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_answer_all, changes)
-        except RuntimeError:
-            _log.debug("a loop was closed before its writes were answered")
-
-
-def _answer_all(changes: list[_Change[Any]]) -> None:
-    for change in changes:
-        change.answer()
+def _close(commits: Commits, replica: Replica) -> None:
+    commits.close()
+    replica.close()
 
 
 def _after_fork() -> None:

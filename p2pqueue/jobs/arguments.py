@@ -75,7 +75,10 @@ def encode(args: Mapping[str, Any]) -> Encoded:
     for name, value in args.items():
         if type(name) is not str:
             raise ArgumentError(f"the name of a parameter is text, not {name!r}")
-        if is_file(value):
+        kind = type(value)
+        if kind is bool or kind is float or value is None or (kind is str and len(value) <= LIMIT and value.isascii()):
+            plain[name] = value  # most arguments; what is too large is found when all are packed
+        elif is_file(value):
             files[name] = value
             plain[name] = {FILE_KEY: name}
         else:

@@ -30,7 +30,6 @@ def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: Enqu
     if encoded.files:
         files = tuple(_take_in(access, parameter, file) for parameter, file in encoded.files.items())
         manifest = _manifest(access, files)
-    identity = access.identity
     return NewJob(
         task=task,
         args=encoded.data,
@@ -39,12 +38,12 @@ def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: Enqu
         priority=options.priority if options.priority is not None else declared.priority,
         max_attempts=options.max_attempts,
         timeout=options.timeout,
-        run_at=options.due_ms(time.time_ns() // 1_000_000),
+        run_at=None if options.is_due else options.due_ms(time.time_ns() // 1_000_000),
         unique_key=options.unique_key,
-        owner=identity.owner,
+        owner=access.owner,
         files=files,
         manifest=manifest,
-        space=identity.space_id,
+        space=access.identity.space_id,
     )
 
 

@@ -136,6 +136,11 @@ class EnqueueOptions:
         options._check()
         return options
 
+    @property
+    def is_due(self) -> bool:
+        """Says whether the job may run at once."""
+        return self.delay is None and self.run_at is None
+
     def due_ms(self, now_ms: int) -> int | None:
         """When the job may first run, in milliseconds UTC; None for at once."""
         if self.delay is not None:

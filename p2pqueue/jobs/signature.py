@@ -57,7 +57,7 @@ class Signature:
         named = [p for p in self._signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         self._names = frozenset(p.name for p in named)
         self._positional = tuple(p.name for p in named if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        self._required = tuple(p.name for p in named if p.default is inspect.Parameter.empty)
+        self._required = frozenset(p.name for p in named if p.default is inspect.Parameter.empty)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The map of parameter to value. Raises `ArgumentError`, naming the parameter and what the task takes."""
@@ -70,11 +70,13 @@ class Signature:
             if name not in self._names and not self.takes_any:
                 raise self._refuse(f"has no parameter {name!r}{self._nearest(name)}")
             bound[name] = value
-        missing = [name for name in self._required if name not in bound]
-        if missing:
+        if not self._required <= bound.keys():
+            missing = [name for name in self._positional if name in self._required - bound.keys()]
+            missing += sorted(self._required - bound.keys() - set(missing))
             raise self._refuse(f"misses {', '.join(map(repr, missing))}")
-        for name, value in bound.items():
-            if isinstance(value, (str, PurePath)) and name in self.file_parameters:
+        for name in self.file_parameters:
+            value = bound.get(name)
+            if isinstance(value, (str, PurePath)):
                 raise self._refuse(f"takes a File as {name!r}; pass File({str(value)!r})")
         return bound
 

@@ -1,0 +1,195 @@
+"""How do many producers of one program share a commit?
+
+Whoever finds nobody committing leads: it commits what waits, its own change among it, and then hands the lead to
+one of those that came meanwhile. So a single producer pays for no hop to another thread, and sixty-four pay for one
+commit together. Coroutines never lead: a thread does it for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from p2pqueue.errors import P2PQueueError
+
+if TYPE_CHECKING:
+    from p2pqueue.replica.replica import Replica
+    from p2pqueue.replica.writer import Writer
+
+T = TypeVar("T")
+BATCH = 1000  # changes in one commit: more gain nothing, and make all of them wait
+
+_log = logging.getLogger(__name__)
+
+
+class Commits:
+    """The one place through which a program writes to a replica. `after` runs after each commit (it rings the node)."""
+
+    def __init__(self, replica: Replica, *, after: Callable[[], None]) -> None:
+        self._replica = replica
+        self._after = after
+        self._lock = threading.Lock()
+        self._waiting: deque[_Change[Any]] = deque()
+        self._led = False  # somebody commits, or was told to
+        self._executor: ThreadPoolExecutor | None = None
+
+    def run(self, fn: Callable[[Writer], T]) -> T:
+        """Runs one transaction; durable on return. What `fn` raises undoes its own part alone."""
+        change: _Change[T] = _Change(fn)
+        if self._join(change):
+            self._lead()
+        else:
+            self._follow(change)
+        return change.outcome()
+
+    async def arun(self, fn: Callable[[Writer], T]) -> T:
+        """As `run`, without blocking the loop."""
+        loop = asyncio.get_running_loop()
+        change: _Change[T] = _Change(fn, loop)
+        if self._join(change):
+            self._thread().submit(self._lead)
+        assert change.future is not None
+        return await change.future
+
+    def close(self) -> None:
+        """Lets the thread end when it has committed what waits."""
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    def _join(self, change: _Change[Any]) -> bool:
+        """Adds a change; says whether whoever brought it has to lead."""
+        with self._lock:
+            self._waiting.append(change)
+            led, self._led = self._led, True
+            if led:
+                change.will_wait()
+            return not led
+
+    def _follow(self, change: _Change[Any]) -> None:
+        assert change.gate is not None
+        try:
+            change.gate.acquire()
+        except BaseException:  # a Ctrl-C: the change stays, but its thread can't lead any more
+            with self._lock:
+                change.deserted, promoted = True, change.promoted
+            if promoted:
+                self._hand_over()
+            raise
+        if change.promoted:
+            self._lead()
+
+    def _lead(self) -> None:
+        with self._lock:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        try:
+            self._commit(batch)
+        finally:
+            _answer(batch)
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            if not self._waiting:
+                self._led = False
+                return
+            following = self._waiting[0]
+            if following.gate is not None and not following.deserted:
+                following.promoted = True
+                following.gate.release()
+                return
+        self._thread().submit(self._lead)
+
+    def _commit(self, batch: list[_Change[Any]]) -> None:
+        try:
+            if len(batch) == 1:
+                batch[0].succeed(self._replica.write(batch[0].fn))
+            elif batch:
+                for change, done in zip(batch, self._replica.write_many([each.fn for each in batch]), strict=True):
+                    if done.error is None:
+                        change.succeed(done.value)
+                    else:
+                        change.fail(done.error)
+            self._after()
+        except BaseException as error:
+            # Every waiter is answered, whatever came in between: a Ctrl-C here must not leave the others hanging.
+            for change in batch:
+                if not change.done:
+                    change.fail(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _thread(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="p2pqueue-commit")
+            return self._executor
+
+
+class _Change(Generic[T]):
+    """One transaction that waits for its commit, and who waits for it: a thread at the gate, or a coroutine."""
+
+    __slots__ = ("_error", "_value", "deserted", "done", "fn", "future", "gate", "loop", "promoted")
+
+    def __init__(self, fn: Callable[[Writer], T], loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.fn = fn
+        self.loop = loop
+        self.future: asyncio.Future[T] | None = None if loop is None else loop.create_future()
+        self.gate: threading.Lock | None = None
+        self.promoted = False
+        self.deserted = False
+        self.done = False
+        self._value: T
+        self._error: BaseException | None = None
+
+    def will_wait(self) -> None:
+        """Closes the gate at which a thread waits, to be answered or to lead."""
+        if self.loop is None:
+            self.gate = threading.Lock()
+            self.gate.acquire()
+
+    def succeed(self, value: T) -> None:
+        self._value, self.done = value, True
+
+    def fail(self, error: BaseException) -> None:
+        self._error, self.done = error, True
+
+    def outcome(self) -> T:
+        if self._error is None:
+            return self._value
+        if isinstance(self._error, Exception):
+            raise self._error
+        raise P2PQueueError(f"the commit was interrupted by {type(self._error).__name__}; it may have happened") from self._error
+
+    def answer(self) -> None:
+        """Called in the loop of a coroutine that waits."""
+        assert self.future is not None
+        if self.future.done():
+            return  # its await was cancelled
+        try:
+            self.future.set_result(self.outcome())
+        except Exception as error:  # noqa: BLE001 - whatever it is, its caller gets it
+            self.future.set_exception(error)
+
+
+def _answer(batch: list[_Change[Any]]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Change[Any]]] = {}
+    for change in batch:
+        if change.loop is not None:
+            by_loop.setdefault(change.loop, []).append(change)
+        elif change.gate is not None and not change.promoted:
+            change.gate.release()
+    for loop, changes in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_answer_all, changes)
+        except RuntimeError:
+            _log.debug("a loop was closed before its writes were answered")
+
+
+def _answer_all(changes: list[_Change[Any]]) -> None:
+    for change in changes:
+        change.answer()
