@@ -1,3 +1,162 @@
-"""How is a space kept: pruned, backed up, restored?"""
+"""How is a space kept: pruned, backed up, restored?
+
+A backup is one private SQLite file: the rows, and in a table of its own the space's keys, though not the device's. A
+restored home is a new device of the space.
+"""
 
 from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from p2pqueue.cli import edge, output, quantities
+from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.opening import check_initialised, words, writing
+from p2pqueue.cli.output import plain
+
+_KEYS = "backup_of_keys"  # the table of a backup that holds the space's keys
+
+
+@click.command(
+    "prune",
+    cls=Command,
+    help="Drop jobs that ended longer ago than retention, with their logs and files. A node does so by itself.",
+    examples="""
+    p2pqueue prune
+    p2pqueue prune --older-than 2d
+    """,
+)
+@click.option("--older-than", type=quantities.duration, metavar="D", help="Another age than the setting `retention`; at least a day.")
+@pass_invocation
+def prune_command(invocation: Invocation, older_than: float | None) -> None:
+    """Drops what ended long ago."""
+    from p2pqueue.config import load_settings
+    from p2pqueue.replica.retention import prune_all
+
+    age = load_settings(invocation.home, {"retention": older_than}).retention
+    with writing(invocation.home) as replica:
+        dropped = sum(prune_all(replica, int(age * 1000)))
+    invocation.result({"schema": 1, "dropped": dropped}, lambda: [f"dropped {dropped} rows"])
+
+
+@click.command(
+    "backup",
+    cls=Command,
+    help="""Write a sound copy of the space's rows and keys into one private file, also while a node runs.
+
+    The files of jobs are not in it. Whoever has it can read the space and join it: keep it as you keep a key.
+    """,
+    examples="""
+    p2pqueue backup /media/stick/studio.p2pqueue
+    """,
+)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@pass_invocation
+def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
+    """Writes a backup."""
+    from p2pqueue import wire
+    from p2pqueue.identity.keys import export_space, load
+    from p2pqueue.replica.backup import backup
+
+    check_initialised(invocation.home)
+    if path.is_dir():
+        raise edge.Refusal(f"{path} is a folder; name the file to write", edge.USAGE)
+    if path.exists() and not force:
+        raise edge.Refusal(f"{path} is there already; choose another name, or add --force")
+    exported = wire.pack(export_space(load(invocation.home)))
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with words():
+            backup(invocation.home.replica_file, part)
+            _add_keys(part, exported)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    size = path.stat().st_size
+    invocation.result({"schema": 1, "path": str(path), "size": size}, lambda: [plain(path)])
+    invocation.say(f"{quantities.bytes_text(size)}; it holds the keys of the space: keep it private")
+
+
+@click.command(
+    "restore",
+    cls=Command,
+    help="Make this home, which must have no space yet, from a backup. This device becomes a new one of the space.",
+    examples="""
+    p2pqueue --home ~/studio-again restore /media/stick/studio.p2pqueue
+    """,
+)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--label", metavar="L", help="A name for this device.  [default: the host's name]")
+@pass_invocation
+def restore_command(invocation: Invocation, path: Path, label: str | None) -> None:
+    """Makes a home from a backup."""
+    from p2pqueue.errors import AlreadyInitialised
+    from p2pqueue.identity import keys
+    from p2pqueue.jobs.opening import open_replica
+    from p2pqueue.replica.backup import restore
+
+    home = invocation.home
+    for taken in (home.identity_file, home.replica_file):
+        if taken.exists():
+            raise AlreadyInitialised(f"the home {home.path} has a space already; restore into another one, with --home")
+    exported = _read_keys(path)
+    home.ensure()
+    try:
+        with words():
+            restore(path, home.replica_file)
+            _drop_keys(home.replica_file)
+        identity = keys.restore(home, exported, label)
+    except BaseException:
+        for left in (home.replica_file, home.replica_file.with_name(home.replica_file.name + "-wal")):
+            left.unlink(missing_ok=True)
+        raise
+    open_replica(home, identity).close()
+    document = {
+        "schema": 1,
+        "home": str(home.path),
+        "space": identity.space_id,
+        "space_name": identity.space_name,
+        "device": identity.device_id,
+        "label": identity.label,
+    }
+    shown = [
+        ("Space", f"{plain(identity.space_name)} ({identity.space_id[:8]})"),
+        ("Device", f"{plain(identity.label)} ({identity.device_id[:8]}), a new one"),
+        ("Home", plain(home.path)),
+    ]
+    invocation.result(document, lambda: output.pairs(shown))
+
+
+def _add_keys(path: Path, exported: bytes) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+        connection.execute(f"CREATE TABLE {_KEYS} (exported BLOB NOT NULL) STRICT")
+        connection.execute(f"INSERT INTO {_KEYS} VALUES (?)", (exported,))
+
+
+def _read_keys(path: Path) -> dict[str, Any]:
+    from p2pqueue import wire
+    from p2pqueue.errors import DamagedHome, MalformedMessage
+
+    with open(path, "rb"):
+        pass  # says in the system's words what is wrong with the path
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            (exported,) = connection.execute(f"SELECT exported FROM {_KEYS}").fetchone()
+            found: dict[str, Any] = wire.unpack(exported)
+    except (sqlite3.DatabaseError, TypeError, MalformedMessage) as error:
+        raise DamagedHome(f"{path} is no backup of p2pqueue, or is damaged ({error})") from error
+    return found
+
+
+def _drop_keys(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA secure_delete = ON")  # the keys stand in the file `identity` alone
+        connection.execute(f"DROP TABLE IF EXISTS {_KEYS}")

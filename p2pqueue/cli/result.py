@@ -76,6 +76,26 @@ def result_command(invocation: Invocation, job: str, target: str | None) -> None
         shelf.close()
 
 
+def save_as(invocation: Invocation, job_id: str, paths: dict[str, str]) -> None:
+    """Saves the files of a job that succeeded, by their own names, to these paths."""
+    from p2pqueue.cli.job_shape import unpacked
+    from p2pqueue.jobs import rows
+
+    with reading(invocation.home) as connection:
+        row = rows.get(connection, job_id)
+        run = rows.run(connection, row.result_id) if row is not None and row.result_id else None
+    if run is None or run.output_manifest is None:
+        return
+    shelf = _shelf(invocation)
+    try:
+        for each in _files(shelf, run, unpacked(run.result)):
+            if each.name in paths:
+                shelf.fetch_to(each.manifest, paths[each.name])
+                invocation.say(f"saved {plain(paths[each.name])}")
+    finally:
+        shelf.close()
+
+
 def _check_ended(row: JobRow) -> None:
     if not row.ended:
         raise edge.Refusal(f"job {row.id} is {row.status} and has no result yet; `p2pqueue watch {row.id}` follows it", edge.NOT_FINISHED)
