@@ -5,11 +5,7 @@ A `File` is made from a path or from the text of a manifest. It opens nothing be
 
 from __future__ import annotations
 
-import asyncio
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +16,7 @@ from p2pqueue.payload.format import PREFIX
 if TYPE_CHECKING:
     from p2pqueue.payload.shelf import Shelf
 
-# What opens files and shards is imported where it is used: a program that only enqueues numbers shouldn't pay for it.
+# What opens files and shards is imported where it is used: a warm child that was given no file stays small.
 
 PIECE: Final = 1024**2  # bytes in one piece of `chunks`
 BYTES_LIMIT: Final = 256 * 1024**2  # bytes that `bytes` gives without being told to
@@ -133,6 +129,8 @@ class File:
 
     async def achunks(self, size: int = PIECE) -> AsyncIterator[bytes]:
         """The same for `async for`: reading and checking happen in a thread."""
+        import asyncio
+
         pieces = self.chunks(size)
         while True:
             piece = await asyncio.to_thread(next, pieces, _END)
@@ -193,6 +191,10 @@ class File:
         return manifest.name, manifest.size
 
     def _unpack(self, shelf: Shelf) -> Path:
+        import shutil
+        import tempfile
+        import weakref
+
         if self._scratch is None:
             folder = Path(tempfile.mkdtemp(prefix="p2pqueue-"))
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
