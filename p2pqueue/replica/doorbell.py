@@ -1,0 +1,175 @@
+"""How does a process tell the node that it has written, ask it something, or listen to what happens?
+
+The client's side: synchronous, so that programs, commands and threads use it alike. The node's side is
+`doorbell_server`. A ring that is missed costs latency, never data.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from p2pqueue import errors
+from p2pqueue.errors import MalformedMessage, NodeNotRunning, P2PQueueError, WorldError
+from p2pqueue.replica.doorbell_server import DoorbellServer
+from p2pqueue.replica.local_socket import FRAME_LIMIT, LENGTH, connect, frame, unframe
+
+RING_WAIT = 0.05  # seconds that a ring may take
+ANSWER_WAIT = 10.0  # seconds for the answer to a request
+_RING = frame({"kind": "ring"})
+
+__all__ = ["DoorbellClient", "DoorbellServer", "ring"]
+
+
+def ring(socket_path: Path) -> None:
+    """Tells the node, if one runs, that there is something new. Never raises, never waits long.
+
+    The connection is kept for the next ring; a full one means that the node has rings to read already.
+    """
+    _BELLS.ring(socket_path)
+
+
+class _Bells:
+    """Kept connections to nodes, by path and process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, int], socket.socket] = {}
+
+    def ring(self, path: Path) -> None:
+        key = (os.fspath(path), os.getpid())
+        with self._lock:
+            kept = self._kept.pop(key, None)
+            if kept is None or not _rings(kept):
+                kept = _new_bell(path)
+            if kept is not None:
+                self._kept[key] = kept
+
+    def close(self) -> None:
+        with self._lock:
+            for kept in self._kept.values():
+                kept.close()
+            self._kept.clear()
+
+
+def _new_bell(path: Path) -> socket.socket | None:
+    try:
+        bell = connect(path, timeout=RING_WAIT)
+    except NodeNotRunning:
+        return None
+    bell.setblocking(False)
+    return bell if _rings(bell) else None
+
+
+def _rings(bell: socket.socket) -> bool:
+    try:
+        bell.send(_RING)
+    except BlockingIOError:
+        return True
+    except OSError:
+        bell.close()
+        return False
+    return True
+
+
+_BELLS = _Bells()
+atexit.register(_BELLS.close)
+
+
+class DoorbellClient:
+    """Asks the node of a home. Each request and each stream has a connection of its own."""
+
+    def __init__(self, socket_path: Path | str) -> None:
+        self._path = Path(socket_path)
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def request(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """The node's answer. Raises `NodeNotRunning`, or what the node's handler raised."""
+        with self._connection(ANSWER_WAIT) as connection:
+            connection.sendall(frame({"kind": "request", "name": kind, "fields": fields}))
+            answer = _receive(connection)
+        if answer is None:
+            raise NodeNotRunning("The node went away before it answered")
+        return _checked(answer).get("value") or {}
+
+    def stream(self, kind: str, **fields: Any) -> Iterator[dict[str, Any]]:
+        """What the node tells, until it ends or `close` is called. Raises as `request` does."""
+        with self._connection(ANSWER_WAIT) as connection:
+            connection.sendall(frame({"kind": "stream", "name": kind, "fields": fields}))
+            connection.settimeout(None)
+            while True:
+                try:
+                    event = _receive(connection)
+                except OSError:
+                    event = None
+                if event is None or self._closed:
+                    return
+                if _checked(event).get("end"):
+                    return
+                yield event.get("value") or {}
+
+    def close(self) -> None:
+        """Ends every stream, from whatever thread."""
+        self._closed = True
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def _connection(self, timeout: float) -> Iterator[socket.socket]:
+        connection = connect(self._path, timeout=timeout)
+        try:
+            with self._lock:
+                self._open.add(connection)
+            if not self._closed:
+                yield connection
+            else:
+                raise NodeNotRunning("This client has been closed")
+        except TimeoutError as error:
+            raise NodeNotRunning(f"The node didn't answer within {ANSWER_WAIT:.0f} s") from error
+        except (ConnectionError, BrokenPipeError) as error:
+            raise NodeNotRunning("The node went away before it answered") from error
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            connection.close()
+
+
+def _receive(connection: socket.socket) -> dict[str, Any] | None:
+    head = _exactly(connection, LENGTH.size)
+    if head is None:
+        return None
+    (length,) = LENGTH.unpack(head)
+    if length > FRAME_LIMIT:
+        raise MalformedMessage(f"the node announced a message of {length} bytes")
+    body = _exactly(connection, length)
+    return None if body is None else unframe(body)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        part = connection.recv(size - len(parts))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def _checked(answer: dict[str, Any]) -> dict[str, Any]:
+    if "error" not in answer:
+        return answer
+    kind = getattr(errors, str(answer.get("type")), WorldError)
+    text = str(answer["error"])
+    if not (isinstance(kind, type) and issubclass(kind, P2PQueueError)) or issubclass(kind, errors.JobError):
+        kind = WorldError
+    raise kind(text)
