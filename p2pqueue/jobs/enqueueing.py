@@ -6,10 +6,9 @@ where they lie, and sealed later by the node. What comes out is a `NewJob` for t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue.jobs.arguments import encode
 from p2pqueue.jobs.ledger import NewFile, NewJob
@@ -18,8 +17,6 @@ from p2pqueue.jobs.options import EnqueueOptions, TaskOptions
 if TYPE_CHECKING:
     from p2pqueue.jobs.access import Access
     from p2pqueue.payload.file import File
-
-SEALED_BELOW: Final = 64 * 1024 * 1024  # bytes: a smaller file is kept sealed, so that its original may go away
 
 
 def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: EnqueueOptions, declared: TaskOptions) -> NewJob:
@@ -48,17 +45,18 @@ def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: Enqu
 
 
 def _take_in(access: Access, parameter: str, file: File) -> NewFile:
-    source = file.source
-    if source is None:
+    if file.manifest is not None:
         return NewFile(parameter, file.name, file.size, capability=file.manifest)
-    from p2pqueue.payload.file import check_readable
+    from p2pqueue.payload.plain import open_plain
+    from p2pqueue.payload.shelf import COPY_LIMIT
 
-    name, size = check_readable(source)
-    path = os.path.abspath(source)
-    if file.copy or size < SEALED_BELOW:
-        stored = access.shelf.ingest(source, copy=True, name=name)
-        return NewFile(parameter, name, stored.size, path=path, capability=stored.capability)
-    return NewFile(parameter, name, size, path=path, mtime_ns=os.stat(path).st_mtime_ns)
+    assert file.original is not None
+    opened, identity = open_plain(file.original)
+    opened.close()
+    if file.copy or identity.size < COPY_LIMIT:
+        stored = access.shelf.ingest(identity.path, copy=True, name=file.name)
+        return NewFile(parameter, stored.name, stored.size, path=identity.path, capability=stored.capability)
+    return NewFile(parameter, file.name, identity.size, path=identity.path, mtime_ns=identity.mtime_ns)
 
 
 def _manifest(access: Access, files: tuple[NewFile, ...]) -> str | None:

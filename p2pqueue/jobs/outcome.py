@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import JobCancelled, JobFailed, NoSuchJob
 from p2pqueue.jobs import rows
-from p2pqueue.jobs.arguments import decode_result
+from p2pqueue.jobs.arguments import decode_result, is_marker
 
 if TYPE_CHECKING:
     from p2pqueue.jobs.access import Access
     from p2pqueue.payload.file import File
+    from p2pqueue.payload.shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,10 @@ class Outcome:
             raise JobFailed(f"job {row.id} ({row.task}) failed: {error}", job_id=row.id, error=error, traceback=traceback)
         if run is None:
             return None
-        manifest = run.output_manifest
-        return decode_result(run.result, None if manifest is None else _Outputs(access, manifest, run.result).open)
+        result = decode_result(run.result)
+        if run.output_manifest is None:
+            return result
+        return decode_result(run.result, _Outputs(access.shelf, run.output_manifest, result).open)
 
 
 def read_outcome(connection: sqlite3.Connection, job_id: str) -> Outcome | None:
@@ -56,27 +59,31 @@ def read_outcome(connection: sqlite3.Connection, job_id: str) -> Outcome | None:
 class _Outputs:
     """The files of a result, by the names in it."""
 
-    def __init__(self, access: Access, manifest: str, result: bytes | None) -> None:
-        self._access = access
+    def __init__(self, shelf: Shelf, manifest: str, result: Any) -> None:
+        self._shelf = shelf
         self._manifest = manifest
-        self._single = _count(decode_result(result)) == 1
-        self._entries: dict[str, str] | None = None
+        self._single = _count_files(result) == 1
+        self._capabilities: dict[str, str] | None = None
 
     def open(self, name: str) -> File:
         """The file of that name."""
-        from p2pqueue.payload.file import File
-
         if self._single:  # the manifest is the file's own, not one of several
-            return File(self._manifest, shelf=self._access.shelf)
-        if self._entries is None:
-            self._entries = self._access.shelf.entries(self._manifest)
-        return File(self._entries[name], shelf=self._access.shelf)
+            return open_file(self._shelf, self._manifest)
+        if self._capabilities is None:
+            self._capabilities = {entry: stored.capability for entry, stored in self._shelf.unbundle(self._manifest).items()}
+        return open_file(self._shelf, self._capabilities[name])
 
 
-def _count(value: Any) -> int:
-    from p2pqueue.jobs.arguments import is_marker
+def open_file(shelf: Shelf, capability: str) -> File:
+    """The file of a manifest that this device holds."""
+    from p2pqueue.payload.file import File
 
+    manifest = shelf.describe(capability)
+    return File.granted(None, capability, name=manifest.name, size=manifest.size, shelf=shelf)
+
+
+def _count_files(value: Any) -> int:
     if is_marker(value):
         return 1
     inner = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
-    return sum(map(_count, inner))
+    return sum(map(_count_files, inner))

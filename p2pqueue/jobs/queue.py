@@ -21,6 +21,7 @@ from p2pqueue.jobs.backoff import seconds
 from p2pqueue.jobs.enqueueing import prepare
 from p2pqueue.jobs.handle import Job, afind, find
 from p2pqueue.jobs.options import EnqueueOption, EnqueueOptions, TaskOption, TaskOptions, declared
+from p2pqueue.jobs.outcome import open_file
 from p2pqueue.jobs.task import AsyncTask, SyncTask, Task, TaskDecorator, make_task
 from p2pqueue.jobs.waiting import EXEC_TASK
 
@@ -189,10 +190,8 @@ class Queue:
 
         A file below 64 MiB, or any with `copy=True`, is kept sealed; a larger one is served from where it lies.
         """
-        from p2pqueue.payload.file import File
-
-        stored = self.access.shelf.ingest(os.fspath(path), copy=copy, name=name)
-        return File(stored.capability, shelf=self.access.shelf)
+        stored = self.access.shelf.ingest(path, copy=copy, name=name)
+        return open_file(self.access.shelf, stored.capability)
 
     async def ashare(self, path: str | os.PathLike[str], *, copy: bool | None = None, name: str | None = None) -> File:
         """As `share`, without blocking the loop."""
