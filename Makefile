@@ -6,6 +6,7 @@ SEEDS ?= 2000
 KILLS ?= 1000
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+EXTRAS ?= test,bench,dev
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
@@ -19,7 +20,7 @@ help:  ## lists these targets
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "p2pqueue needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "No virtual environment could be made (on Debian: apt-get install python3-venv)" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,bench,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
 demo: $(STAMP)  ## shows the whole story on this machine, with a real video
@@ -51,7 +52,7 @@ bench: $(STAMP)  ## measures p2pqueue and its peers, writes benchmarks/report.md
 test-versions: $(STAMP)  ## runs the unit tests on every other Python from 3.11 to 3.13 that is here
 	@for version in 3.11 3.12 3.13; do \
 	  if command -v python$$version >/dev/null && python$$version -c '' 2>/dev/null; then \
-	    $(MAKE) --no-print-directory VENV=$(VENV)-$$version PYTHON=python$$version PYTEST_ARGS='tests/unit $(PYTEST_ARGS)' test || exit 1; \
+	    $(MAKE) --no-print-directory VENV=$(VENV)-$$version PYTHON=python$$version EXTRAS=test PYTEST_ARGS='tests/unit $(PYTEST_ARGS)' test || exit 1; \
 	  else echo "Python $$version is not here"; fi; \
 	done
 
