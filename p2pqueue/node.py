@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue.config import Home, Settings, load_settings
 from p2pqueue.errors import P2PQueueError
@@ -24,14 +24,21 @@ from p2pqueue.jobs.opening import open_store
 from p2pqueue.jobs.waiting import EXEC_TASK, Ability
 from p2pqueue.nodelock import NodeLock
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.replica.doorbell import DoorbellServer
+from p2pqueue.replica.doorbell_server import DoorbellServer
 from p2pqueue.replica.store import Store
+from p2pqueue.workers import workdir
+from p2pqueue.workers.inline import InlineRunner, load_functions
+from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.live import Live
-from p2pqueue.workers.requests import answer
-from p2pqueue.workers.runners import ChildRunner, InlineRunner, Inputs
+from p2pqueue.workers.pool import Pool
+from p2pqueue.workers.requests import Requests
+from p2pqueue.workers.runners import ChildRunner
 from p2pqueue.workers.sealer import Sealer
 from p2pqueue.workers.settle import fail_unknown, recover
 from p2pqueue.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from p2pqueue.jobs.queue import Queue
 
 TIDY_EVERY = 60.0  # seconds between two looks for what is past retention or of an unknown task
 TIDY_FIRST = 5.0  # seconds after the start: a start is busy enough
@@ -58,10 +65,14 @@ class Node:
 
     :param application: where the tasks are: `module:queue`, a `.py` file or a `.toml` of command tasks.
     :param overrides: settings by their names, over those of the environment and `config.toml`.
+    :param queue: the program's own queue, whose inline handlers run as they stand there.
     """
 
-    def __init__(self, home: Home, *, application: str | None = None, overrides: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, home: Home, *, application: str | None = None, overrides: Mapping[str, Any] | None = None, queue: Queue | None = None
+    ) -> None:  # fmt: skip
         self.home = home
+        self._queue = queue
         self.application = application
         self.settings: Settings = load_settings(home, overrides or {})
         self.live = Live()
@@ -117,17 +128,12 @@ class Node:
         stack.enter_context(NodeLock(home.node_lock_file))
         self.store: Store = await open_store(home, self.identity)
         stack.push_async_callback(self.store.close)
-        self.shelf = Shelf(home, self.identity.space_key)
+        self.shelf = Shelf(home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
         stack.callback(self.shelf.close)
-        inputs = Inputs(self.store, self.shelf, home)
-        inputs.clear_left_workdirs()
-        self.child_runner = ChildRunner(self.application, inputs, settings)
-        stack.push_async_callback(self.child_runner.close)
-        described = await self.child_runner.start()
-        self.tasks = {task.name: task for task in described}
-        self.inline_runner = InlineRunner(self.application, inputs, [task.name for task in described if task.inline])
+        await self._start_runners()
         await self.store.write(self._remember)
-        await self.store.write(lambda writer: recover(writer, {name: task.max_attempts for name, task in self.tasks.items()}), quiet=True)
+        limits = {name: task.max_attempts for name, task in self.tasks.items()}
+        await self.store.write(lambda writer: recover(writer, limits), quiet=True)
         self.sealer = Sealer(self.store, self.shelf)
         self.worker = self._make_worker()
         server = DoorbellServer(
@@ -135,14 +141,30 @@ class Node:
         )
         await server.start()
         stack.push_async_callback(server.close)
-        self._loops = asyncio.get_running_loop().create_task(self._run())
-        names = tuple(sorted(self.tasks))
+        self._loops = asyncio.get_running_loop().create_task(self._run(), name="p2pqueue-node")
         return Ready(
-            os.getpid(), str(home.path), self.identity.device_id, self.identity.label, self.identity.space_name,
-            names, settings.slots, str(home.socket_path),
-        )  # fmt: skip
+            pid=os.getpid(),
+            home=str(home.path),
+            device=self.identity.device_id,
+            label=self.identity.label,
+            space=self.identity.space_name,
+            tasks=tuple(sorted(self.tasks)),
+            slots=settings.slots,
+            socket=str(home.socket_path),
+        )
+
+    async def _start_runners(self) -> None:
+        await asyncio.to_thread(workdir.sweep, self.home.work_dir)
+        pool = Pool(self.application, home=self.home.path, size=self.settings.slots, log_limit=self.settings.log_limit)
+        self._stack.push_async_callback(pool.close)
+        self.tasks = {task.name: task for task in await pool.start()}
+        inputs = Inputs(self.store, self.shelf)
+        self._in_child = ChildRunner(pool, self.home, self.tasks, inputs)
+        functions = load_functions(self.application, [name for name, task in self.tasks.items() if task.inline], self._queue)
+        self._inline = InlineRunner(functions, self.tasks, self.home, inputs)
 
     def _make_worker(self) -> Worker:
+        inline = {name for name, task in self.tasks.items() if task.inline}
         return Worker(
             store=self.store,
             live=self.live,
@@ -151,10 +173,10 @@ class Node:
             slots=self.settings.slots if self.settings.work else 0,
             ability=self._ability(),
             tasks=self.tasks,
-            runners=lambda task: self.inline_runner if task in self.tasks and self.tasks[task].inline else self.child_runner,
+            runners=lambda task: self._inline if task in inline else self._in_child,
             beat_every=self.settings.beat_every,
             grace=self.settings.grace,
-            on_request=lambda job, kind, fields: answer(self.store, self.shelf, self.identity, job, kind, fields),
+            on_request=Requests(self.store, self.shelf, self.identity, self.tasks).answer,
         )
 
     def _ability(self) -> Ability:

@@ -206,7 +206,7 @@ class Queue:
         """
         from p2pqueue.node import Node
 
-        return Node(self.access.home, application=find_application(self), overrides=settings)
+        return Node(self.access.home, application=find_application(self), overrides=settings, queue=self)
 
     def close(self) -> None:
         """Closes what the program has open of the home; the next use opens it again."""

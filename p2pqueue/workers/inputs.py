@@ -61,19 +61,22 @@ class Inputs:
         names = [value["__file__"] for value in decode(job.args).values() if is_marker(value)]
         if len(names) == 1:
             return [self._shared(names[0], job.input_manifest)]
-        entries = self.shelf.entries(job.input_manifest)
-        return [self._shared(name, entries[name]) for name in names]
+        bundled = self.shelf.unbundle(job.input_manifest)
+        return [self._shared(name, bundled[name].capability) for name in names]
 
     def _shared(self, parameter: str, capability: str) -> NewFile:
-        description = self.shelf.describe(capability)
-        return NewFile(parameter, description.name, description.size, capability=capability)
+        described = self.shelf.describe(capability)
+        return NewFile(parameter, described.name, described.size, capability=capability)
 
     def _grant(self, file: NewFile) -> FileGrant:
         if file.capability is None:
             return FileGrant(self._original(file), None, file.name, file.size)
         plain = self.shelf.locate(file.capability)
-        if plain is None:
-            self.shelf.require(file.capability)
+        if plain is None and not self.shelf.holds(file.capability):
+            if file.path is not None:
+                self._original(file)
+                raise InputChanged(f"the input {file.path} changed since it was enqueued; enqueue the job again")
+            raise PayloadUnavailable(f"the content of {file.name} is not on this device")
         return FileGrant(None if plain is None else str(plain), file.capability, file.name, file.size)
 
     def _original(self, file: NewFile) -> str:

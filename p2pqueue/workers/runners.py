@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from p2pqueue import wire
-from p2pqueue.config import Home, Settings
+from p2pqueue.home import Home
 from p2pqueue.jobs.waiting import EXEC_TASK
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.pool import Pool
 from p2pqueue.workers.protocol import Assignment, Outcome, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Report
 from p2pqueue.workers.settle import ClaimedJob
-from p2pqueue.workers.workdir import make_workdir, remove_workdir
-
-_log = logging.getLogger(__name__)
+from p2pqueue.workers.workdir import folder_of, remove
 
 
 class ChildRunner:
     """Runs jobs in warm child processes: prepares what a handler needs, and keeps what it made."""
 
-    def __init__(self, pool: Pool, home: Home, settings: Settings, inputs: Inputs) -> None:
+    def __init__(self, pool: Pool, home: Home, tasks: Mapping[str, TaskDescription], inputs: Inputs) -> None:
         self._pool = pool
         self._home = home
-        self._settings = settings
+        self._tasks = tasks
         self._inputs = inputs
-        self.tasks: dict[str, TaskDescription] = {}
 
     async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
         """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
         grants = await self._inputs.grants(job)
-        workdir = await asyncio.to_thread(make_workdir, self._home.work_dir, job.key)
+        workdir = folder_of(self._home.work_dir, job.key)
         try:
             assignment = self._assignment(job, workdir, grants)
             outcome = await self._pool.run(
@@ -43,14 +40,15 @@ class ChildRunner:
                 return outcome, await self._inputs.keep(outcome.outputs)
             return outcome, None
         finally:
-            await asyncio.to_thread(remove_workdir, workdir)
+            if workdir.exists():  # made by the child, when its handler asks for it
+                await asyncio.to_thread(remove, workdir)
 
     def stop(self, key: str, why: Why) -> None:
         """Stops a run: its outcome will be `Stopped(why)`."""
         self._pool.stop(key, why)
 
     def _assignment(self, job: ClaimedJob, workdir: Path, grants: dict[str, Any]) -> Assignment:
-        task = self.tasks.get(job.task)
+        task = self._tasks.get(job.task) or TaskDescription(job.task)
         log_file = self._home.log_file(job.job_id, job.holder.generation, job.holder.claim)
         return Assignment(
             key=job.key,
@@ -61,16 +59,16 @@ class ChildRunner:
             workdir=str(workdir),
             log_file=str(log_file),
             files=grants,
-            deadline=job.timeout if job.timeout is not None else task and task.timeout,
-            stall_timeout=job.stall_timeout if job.stall_timeout is not None else task and task.stall_timeout,
+            deadline=job.timeout if job.timeout is not None else task.timeout,
+            stall_timeout=job.stall_timeout if job.stall_timeout is not None else task.stall_timeout,
             resume_from=job.checkpoint,
             command=_command(job, task),
-            memory_limit=task and task.memory_limit,
+            memory_limit=task.memory_limit,
         )
 
 
-def _command(job: ClaimedJob, task: TaskDescription | None) -> dict[str, Any] | None:
+def _command(job: ClaimedJob, task: TaskDescription) -> dict[str, Any] | None:
     if job.task == EXEC_TASK:
         command: dict[str, Any] | None = wire.unpack(job.options).get("command")
         return command
-    return task.command if task else None
+    return task.command

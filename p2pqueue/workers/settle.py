@@ -111,14 +111,16 @@ def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) 
 def wake_due(writer: Writer) -> None:
     """Moves the jobs that have come due into the index of what can be claimed now."""
     writer.connection.execute(
-        "UPDATE jobs SET ready = 1 WHERE ready = 0 AND status = 'queued' AND live = 1 AND due_at <= ?",  # jobs_later
+        "UPDATE jobs INDEXED BY jobs_later SET ready = 1 WHERE ready = 0 AND status = 'queued' AND live = 1 AND due_at <= ?",
         (writer.now,),
     )
 
 
 def next_due(connection: sqlite3.Connection) -> int | None:
     """When the next job comes due that can't be claimed yet, in milliseconds UTC."""
-    (due,) = connection.execute("SELECT min(due_at) FROM jobs WHERE ready = 0 AND status = 'queued' AND live = 1").fetchone()
+    (due,) = connection.execute(
+        "SELECT min(due_at) FROM jobs INDEXED BY jobs_later WHERE ready = 0 AND status = 'queued' AND live = 1"
+    ).fetchone()
     return due  # type: ignore[no-any-return]
 
 

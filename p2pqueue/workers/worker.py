@@ -11,10 +11,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import random
 from typing import Any
 
-from p2pqueue.errors import MisuseError, P2PQueueError
+from p2pqueue.errors import ConfigError, MisuseError, P2PQueueError, WorldError
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.replica.store import Store
@@ -194,7 +195,7 @@ class Worker:
         try:
             outcome, manifest = await self.runners(job.task).run(job, _Reporter(self, run))
             self._skip.pop(job.job_id, None)
-        except Unreachable as error:
+        except (Unreachable, WorldError, ConfigError) as error:
             self._put_off(job.job_id)
             self._end(run, Ending(job, "released", author=run.author, error=str(error)))
             return
@@ -287,7 +288,7 @@ class Worker:
             for run in due:
                 run.beaten, run.beaten_progress = now, run.progress
             try:
-                await self.store.write(lambda writer, beats=beats: beat(writer, beats), quiet=True)
+                await self.store.write(partial(beat, beats=beats), quiet=True)
             except P2PQueueError as error:
                 _log.error("leases can't be renewed: %s", error)
 

@@ -1,0 +1,150 @@
+"""How does an inline task run: an `async def` in the node's own loop?
+
+Fast to start and cheap, and for handlers that wait rather than work. One that blocks holds up the whole node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p2pqueue.errors import Cancelled, MisuseError, P2PQueueError, Retry
+from p2pqueue.home import Home
+from p2pqueue.jobs.arguments import decode
+from p2pqueue.workers.context import Continue, JobContext, running
+from p2pqueue.workers.handler import failure, open_files, reported
+from p2pqueue.workers.inputs import Inputs
+from p2pqueue.workers.log import AttemptLog
+from p2pqueue.workers.protocol import Continued, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut, Why
+from p2pqueue.workers.report import Report
+from p2pqueue.workers.settle import ClaimedJob
+from p2pqueue.workers.workdir import folder_of, remove
+
+if TYPE_CHECKING:
+    from p2pqueue.jobs.queue import Queue
+
+Function = Callable[..., Coroutine[Any, Any, Any]]
+
+_log = logging.getLogger(__name__)
+
+
+class InlineRunner:
+    """Runs inline tasks; `functions` are their handlers by name."""
+
+    def __init__(self, functions: Mapping[str, Function], tasks: Mapping[str, TaskDescription], home: Home, inputs: Inputs) -> None:
+        self._functions = functions
+        self._tasks = tasks
+        self._home = home
+        self._inputs = inputs
+        self._running: dict[str, asyncio.Task[Any]] = {}
+        self._why: dict[str, Why] = {}
+
+    async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
+        """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
+        grants = await self._inputs.grants(job) if job.has_input else {}
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[job.key] = task
+        try:
+            outcome = await self._outcome(job, report, grants)
+        finally:
+            del self._running[job.key]
+        manifest = await self._inputs.keep(outcome.outputs) if isinstance(outcome, Succeeded) and outcome.outputs else None
+        if grants or manifest:
+            await asyncio.to_thread(remove, self._workdir(job))
+        return outcome, manifest
+
+    def stop(self, key: str, why: Why) -> None:
+        """Stops a run: its outcome will be `Stopped(why)`."""
+        task = self._running.get(key)
+        if task is not None:
+            self._why[key] = why
+            task.cancel()
+
+    async def _outcome(self, job: ClaimedJob, report: Report, grants: Mapping[str, Any]) -> Outcome:
+        timeout = job.timeout if job.timeout is not None else self._tasks[job.task].timeout
+        channel = _Channel(report, lambda: job.key in self._why, self._home.log_file(job.job_id, job.holder.generation, job.holder.claim))
+        context = JobContext(
+            channel, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=self._workdir(job), timeout=timeout,
+            resume_from=job.checkpoint,
+        )  # fmt: skip
+        limit = asyncio.timeout(timeout)
+        try:
+            with running(context):
+                async with limit:
+                    value = await self._functions[job.task](**decode(job.args, open_files(grants)))
+            outcome: Outcome = reported(value)
+        except asyncio.CancelledError:
+            why = self._why.pop(job.key, None)
+            if why is None:
+                raise
+            current = asyncio.current_task()
+            if current is not None:
+                current.uncancel()
+            outcome = Stopped(why)
+        except TimeoutError as error:
+            outcome = TimedOut(f"took longer than its timeout of {timeout:g} s") if limit.expired() else failure(error)
+        except Cancelled:
+            outcome = Stopped("cancelled")
+        except Continue as go_on:
+            outcome = Continued(go_on.state)
+        except Retry as retry:
+            outcome = RetryLater(str(retry), retry.delay)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
+            outcome = failure(error)
+        await channel.settled()
+        return outcome
+
+    def _workdir(self, job: ClaimedJob) -> Path:
+        return folder_of(self._home.work_dir, job.key)
+
+
+class _Channel:
+    """What carries an inline handler's words to its worker."""
+
+    def __init__(self, report: Report, cancelled: Callable[[], bool], log_file: Path) -> None:
+        self._report = report
+        self._cancelled = cancelled
+        self._log = AttemptLog(log_file)
+        self._pending: list[asyncio.Future[None]] = []
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled()
+
+    def progress(self, fraction: float, phase: str | None) -> None:
+        self._report.progress(fraction, phase)
+
+    def checkpoint(self, state: bytes) -> None:
+        # The loop can't wait here: it is durable a commit later, and before the attempt ends at the latest.
+        self._pending.append(asyncio.ensure_future(self._report.checkpoint(state)))
+
+    def request(self, kind: str, fields: dict[str, Any]) -> Any:
+        raise MisuseError("an inline handler can't wait for its node: use `await task.aenqueue(…)` of the queue")
+
+    def log(self, data: bytes) -> None:
+        self._log.write(data)
+
+    async def settled(self) -> None:
+        """Waits for what is under way."""
+        for pending in self._pending:
+            try:
+                await pending
+            except P2PQueueError as error:
+                _log.warning("a checkpoint was not kept: %s", error)
+        self._log.close()
+
+
+def load_functions(application: str | None, names: Sequence[str], queue: Queue | None) -> dict[str, Function]:
+    """The handlers of inline tasks. The node imports the application itself for these alone. Raises `ConfigError`."""
+    if not names:
+        return {}
+    if queue is not None:
+        return {name: queue.tasks[name].function for name in names}
+    from p2pqueue.workers.application import load
+
+    loaded = load(application or "")
+    return {name: loaded.tasks[name].function for name in names}
