@@ -13,18 +13,29 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue import errors
 from p2pqueue.errors import MalformedMessage, NodeNotRunning, P2PQueueError, WorldError
-from p2pqueue.replica.doorbell_server import DoorbellServer
 from p2pqueue.replica.local_socket import FRAME_LIMIT, LENGTH, connect, frame, unframe
+
+if TYPE_CHECKING:
+    from p2pqueue.replica.doorbell_server import DoorbellServer
 
 RING_WAIT = 0.05  # seconds that a ring may take
 ANSWER_WAIT = 10.0  # seconds for the answer to a request
 _RING = frame({"kind": "ring"})
 
 __all__ = ["DoorbellClient", "DoorbellServer", "ring"]
+
+
+def __getattr__(name: str) -> Any:
+    # The node's side needs asyncio, whose import would slow every command that rings.
+    if name != "DoorbellServer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from p2pqueue.replica.doorbell_server import DoorbellServer
+
+    return DoorbellServer
 
 
 def ring(socket_path: Path) -> None:

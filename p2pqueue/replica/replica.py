@@ -8,37 +8,30 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 from p2pqueue.clock import Wall
 from p2pqueue.errors import DamagedHome
-from p2pqueue.replica import forks, migrations, reading, schema
-from p2pqueue.replica.connection import MEMORY, WAL_LIMIT, in_words, open_reader, open_writer
+from p2pqueue.replica import forks, migrations, reading, retention, schema
+from p2pqueue.replica.connection import MEMORY, in_words, open_writer
+from p2pqueue.replica.database import Database
 from p2pqueue.replica.lock import WriteLock
 from p2pqueue.replica.merge import merge as merge_into
-from p2pqueue.replica.merged import Done, Merged, Put, Refused, Signer
-from p2pqueue.replica.signing import Keyring, fast_signer
+from p2pqueue.replica.merged import Done, Merged, Put, Refused, RowRef, Signer
 from p2pqueue.replica.spans import Span, Spans
-from p2pqueue.replica.statements import Shape, shapes_of
+from p2pqueue.replica.statements import shapes_of
 from p2pqueue.replica.system import SYSTEM_TABLES
 from p2pqueue.replica.tables import Table
 from p2pqueue.replica.upgrade import apply_known
-from p2pqueue.replica.verification import is_verified, verify_pending
+from p2pqueue.replica.verification import is_verified, pending, verify_pending
 from p2pqueue.replica.write import Head, Write
 from p2pqueue.replica.writer import Writer
 
 __all__ = ["Done", "Head", "Merged", "Put", "Refused", "Replica", "Signer", "Write", "Writer"]
 
-T = TypeVar("T")
-Transaction = Callable[[Writer], Any]
 _log = logging.getLogger(__name__)
-_READERS_KEPT = 4
 
 
 def wall_clock() -> int:
@@ -46,28 +39,10 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Replica:
+class Replica(Database):
     """An open replica. Its methods may be called from any thread."""
 
-    def __init__(
-        self, path: str, connection: sqlite3.Connection, lock: WriteLock, signer: Signer, wall: Wall, random: Callable[[int], bytes]
-    ) -> None:
-        self.path = path
-        self.connection = connection
-        self.shapes: dict[str, Shape] = {}
-        self.fork_reason: str | None = None
-        self.numbers = (b"", 0, 0)  # of the last transaction: author, its number before and after
-        self.touched: frozenset[tuple[str, str]] = frozenset()  # by the last transaction
-        self._lock = lock
-        self._signer = signer
-        self._sign = fast_signer(signer)
-        self._keyring = Keyring(signer)
-        self._wall = wall
-        self._random = random
-        self._readers: list[sqlite3.Connection] = []
-        self._readers_lock = threading.Lock()
-        self._wal = path + "-wal"
-        self._wal_size = 0
+    fork_reason: str | None = None  # why this replica took a new author since it was opened
 
     @classmethod
     def open(
@@ -155,57 +130,6 @@ class Replica:
 
     # Writing
 
-    def write(self, fn: Callable[[Writer], T]) -> T:
-        """Runs one function in one durable transaction and gives what it gave; if it raises, nothing is written."""
-        with self._transaction() as writer:
-            result = fn(writer)
-        self.checkpoint_if_due()
-        return result
-
-    def write_many(self, fns: Sequence[Transaction]) -> list[Done]:
-        """Runs several functions in one transaction; one that raises is undone alone."""
-        done, _ = self.commit(fns)
-        self.checkpoint_if_due()
-        return done
-
-    def commit(self, fns: Sequence[Transaction], *, loud: Sequence[bool] = ()) -> tuple[list[Done], frozenset[tuple[str, str]]]:
-        """`write_many` without the checkpoint; gives the rows too that functions marked as `loud` touched."""
-        if len(fns) == 1:
-            try:
-                with self._transaction() as writer:
-                    done = [Done(fns[0](writer))]
-            except Exception as error:  # noqa: BLE001 - whatever it is, its caller gets it
-                return [Done(error=error)], frozenset()
-            return done, self.touched if loud and loud[0] else frozenset()
-        heard: set[tuple[str, str]] = set()
-        with self._transaction() as writer:
-            done = []
-            for index, fn in enumerate(fns):
-                if loud and loud[index]:
-                    kept, writer.touched = writer.touched, set()
-                    done.append(self._alone(writer, fn))
-                    heard |= writer.touched
-                    writer.touched |= kept
-                else:
-                    done.append(self._alone(writer, fn))
-        return done, frozenset(heard)
-
-    def _alone(self, writer: Writer, fn: Transaction) -> Done:
-        connection = self.connection
-        connection.execute("SAVEPOINT one")
-        before = writer.mark()
-        try:
-            value = fn(writer)
-        except Exception as error:
-            if isinstance(error, sqlite3.Error) and not connection.in_transaction:
-                raise
-            connection.execute("ROLLBACK TO one")
-            connection.execute("RELEASE one")
-            writer.return_to(before)
-            return Done(error=error)
-        connection.execute("RELEASE one")
-        return Done(value)
-
     def merge(self, writes: Sequence[Write], *, repair: bool = False) -> Merged:
         """Merges a peer's writes; they are durable when it returns. Moves no head.
 
@@ -274,21 +198,6 @@ class Replica:
 
     # Reading
 
-    def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs a function on a connection that only reads, in one short transaction; it gives plain values."""
-        with in_words(self.path):
-            if self.path == MEMORY:
-                with self._lock.held():
-                    return fn(self.connection)
-            connection = self._reader()
-            try:
-                connection.execute("BEGIN")
-                return fn(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                self._give_back(connection)
-
     @property
     def author(self) -> bytes:
         """The author that this replica writes under now."""
@@ -335,90 +244,29 @@ class Replica:
         query = "SELECT status, n FROM counts WHERE tbl = ? AND n > 0"
         return self.read(lambda connection: dict(connection.execute(query, (table,)).fetchall()))
 
-    def image(self) -> bytes:
-        """The bytes of the whole database, as `open(image=…)` takes them."""
-        with self._lock.held():
-            return self.connection.serialize()
+    def unverified(self) -> int:
+        """How many signed writes still wait to be checked."""
+        return self.read(pending)
 
-    # The file
+    def live_rows(self, *, after: tuple[str, str] | None = None, limit: int = 1000) -> tuple[list[RowRef], tuple[str, str] | None]:
+        """Rows that have not ended and were here for more than a day, by (table, key); and where the next page begins."""
+        before = self._wall() - retention.HELD_FOR_MS
+        shapes = self.shapes.values()
+        rows = self.read(lambda connection: retention.live_rows_since(connection, shapes, before, after=after, limit=limit))
+        return rows, (rows[-1].table, rows[-1].key) if len(rows) >= limit else None
 
-    def checkpoint_if_due(self) -> None:
-        """Moves the log into the database once it has grown beyond 4 MB; waits for nobody."""
-        if self.path == MEMORY:
-            return
-        try:
-            size = os.stat(self._wal).st_size
-        except OSError:
-            return
-        if size > WAL_LIMIT and size != self._wal_size:
-            self._checkpoint("PASSIVE")
-            self._wal_size = size
+    def ended_of(self, rows: Iterable[tuple[str, str, bytes, int]]) -> list[RowRef]:
+        """Those of a peer's live rows that ended here: their creating write is counted here, and they are gone."""
+        asked = [RowRef(*row) for row in rows]
+        return self.read(lambda connection: retention.ended_among(connection, self.shapes, asked))
 
-    def truncate_log(self) -> None:
-        """Moves the log into the database and empties it; for idle moments."""
-        if self.path != MEMORY:
-            self._checkpoint("TRUNCATE")
-            self._wal_size = 0
-
-    def _checkpoint(self, mode: str) -> None:
-        with self._lock.held():
-            try:
-                self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-            except sqlite3.OperationalError as error:
-                _log.info("the log of %s could not be checkpointed now: %s", self.path, error)
-
-    def close(self) -> None:
-        """Closes every connection."""
-        with self._readers_lock:
-            readers, self._readers = self._readers, []
-        for reader in readers:
-            reader.close()
-        self.connection.close()
-        self._lock.close()
+    def drop_ended(self, rows: Iterable[tuple[str, str, bytes, int]], *, falls: int | None = None) -> int:
+        """Drops rows that ended elsewhere; gives how many. Does nothing if a head has fallen since `falls` was read."""
+        with self._transaction() as writer:
+            if falls is not None and self.connection.execute("SELECT falls FROM incarnation").fetchone() != (falls,):
+                return 0
+            return retention.drop_ended(writer, [RowRef(*row) for row in rows])
 
     def __enter__(self) -> Replica:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # Transactions
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Writer]:
-        connection = self.connection
-        with self._lock.held(), in_words(self.path):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                writer = self._writer()
-                yield writer
-                writer.finish()
-                connection.execute("COMMIT")
-                self.numbers = (writer.author, writer.began_at, writer.seq)
-                self.touched = frozenset(writer.touched)
-            except BaseException:
-                self._roll_back()
-                raise
-
-    def _roll_back(self) -> None:
-        self._keyring.forget()
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
-
-    def _writer(self) -> Writer:
-        return Writer(
-            self.connection, self.shapes, self._signer, sign=self._sign, keyring=self._keyring, now=self._wall(), random=self._random
-        )
-
-    def _reader(self) -> sqlite3.Connection:
-        with self._readers_lock:
-            if self._readers:
-                return self._readers.pop()
-        return open_reader(self.path)
-
-    def _give_back(self, connection: sqlite3.Connection) -> None:
-        with self._readers_lock:
-            if len(self._readers) < _READERS_KEPT:
-                self._readers.append(connection)
-                return
-        connection.close()

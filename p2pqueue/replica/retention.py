@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from p2pqueue.replica.merged import RowRef
@@ -98,7 +98,7 @@ def _named(name: str, shape: Shape) -> str:
     """A condition: no live row names this one in its column `after`, where the table has one."""
     if "after" not in {column.sql_name for register in shape.registers.values() for column in register.columns}:
         return ""
-    waiting = f"{live_sql(shape.table, 'waiting.')} AND NOT ({_qualified(shape.table.ended)})"
+    waiting = f"{live_sql(shape.table, 'waiting.')} AND NOT coalesce(({_qualified(shape.table.ended)}), 0)"
     return (
         f"AND {quote(name)}.{{key}} NOT IN (SELECT named.value FROM {quote(name)} AS waiting, json_each(waiting.after) AS named "
         f"WHERE waiting.after IS NOT NULL AND {waiting} AND named.value IS NOT NULL)"
@@ -139,8 +139,9 @@ def live_rows_since(
             continue
         table, key = quote(shape.name), quote(shape.table.key)
         query = (
-            f"SELECT {table}.{key}, changes.author, changes.seq FROM {table} JOIN changes ON changes.tbl = ? AND changes.key = {table}.{key} "
-            f"AND changes.register = ? WHERE {table}.{key} > ? AND {live_sql(shape.table)} AND NOT ({shape.table.ended}) "
+            f"SELECT {table}.{key}, changes.author, changes.seq FROM {table} "
+            f"JOIN changes ON changes.tbl = ? AND changes.key = {table}.{key} AND changes.register = ? "
+            f"WHERE {table}.{key} > ? AND {live_sql(shape.table)} AND NOT coalesce(({shape.table.ended}), 0) "
             f"AND updated_at < ? ORDER BY {table}.{key} LIMIT ?"
         )
         behind = start[1] if shape.name == start[0] else ""
@@ -151,7 +152,7 @@ def live_rows_since(
     return found
 
 
-def ended_among(connection: sqlite3.Connection, shapes: dict[str, Shape], rows: Iterable[RowRef]) -> list[RowRef]:
+def ended_among(connection: sqlite3.Connection, shapes: Mapping[str, Shape], rows: Iterable[RowRef]) -> list[RowRef]:
     """Those of a peer's live rows that ended here: their creating write is counted, and the row is gone.
 
     About the rows of a closed author nothing is inferred, nor about a row that awaits its repair.
@@ -161,7 +162,10 @@ def ended_among(connection: sqlite3.Connection, shapes: dict[str, Shape], rows: 
     return [
         row
         for row in rows
-        if row.seq <= heads.get(row.author, 0) and row.author not in closed and row.table in shapes and _is_gone(connection, shapes[row.table], row)
+        if row.seq <= heads.get(row.author, 0)
+        and row.author not in closed
+        and row.table in shapes
+        and _is_gone(connection, shapes[row.table], row)
     ]
 
 

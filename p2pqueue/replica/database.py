@@ -1,0 +1,205 @@
+"""How does a program hold the file of a replica: its writer, its readers, its log?
+
+Writing is one IMMEDIATE transaction under the home's write lock; reading a short transaction on a connection of
+its own. The log is moved into the database by hand, so that no commit pays for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from p2pqueue.clock import Wall
+from p2pqueue.replica.connection import MEMORY, WAL_LIMIT, in_words, open_reader
+from p2pqueue.replica.lock import WriteLock
+from p2pqueue.replica.merged import Done, Signer
+from p2pqueue.replica.signing import Keyring, fast_signer
+from p2pqueue.replica.statements import Shape
+from p2pqueue.replica.writer import Writer
+
+T = TypeVar("T")
+Transaction = Callable[[Writer], Any]
+_log = logging.getLogger(__name__)
+_READERS_KEPT = 4
+_TRUNCATE_WAIT_MS = 100  # how long readers are waited for before the log is emptied
+
+
+class Database:
+    """The file of a replica, opened. Its methods may be called from any thread."""
+
+    def __init__(
+        self, path: str, connection: sqlite3.Connection, lock: WriteLock, signer: Signer, wall: Wall, random: Callable[[int], bytes]
+    ) -> None:
+        self.path = path
+        self.connection = connection
+        self.shapes: Mapping[str, Shape] = {}
+        self.numbers = (b"", 0, 0)  # of the last transaction: author, its number before and after
+        self.touched: frozenset[tuple[str, str]] = frozenset()  # by the last transaction
+        self._lock = lock
+        self._signer = signer
+        self._sign = fast_signer(signer)
+        self._keyring = Keyring(signer)
+        self._wall = wall
+        self._random = random
+        self._readers: list[sqlite3.Connection] = []
+        self._readers_lock = threading.Lock()
+        self._wal = path + "-wal"
+        self._wal_size = 0
+
+    def write(self, fn: Callable[[Writer], T]) -> T:
+        """Runs one function in one durable transaction and gives what it gave; if it raises, nothing is written."""
+        with self._transaction() as writer:
+            result = fn(writer)
+        self.checkpoint_if_due()
+        return result
+
+    def write_many(self, fns: Sequence[Transaction]) -> list[Done]:
+        """Runs several functions in one transaction; one that raises is undone alone."""
+        done, _ = self.commit(fns)
+        self.checkpoint_if_due()
+        return done
+
+    def commit(self, fns: Sequence[Transaction], *, loud: Sequence[bool] = ()) -> tuple[list[Done], frozenset[tuple[str, str]]]:
+        """`write_many` without the checkpoint; gives the rows too that functions marked as `loud` touched."""
+        if len(fns) == 1:
+            try:
+                with self._transaction() as writer:
+                    done = [Done(fns[0](writer))]
+            except Exception as error:  # noqa: BLE001 - whatever it is, its caller gets it
+                return [Done(error=error)], frozenset()
+            return done, self.touched if loud and loud[0] else frozenset()
+        heard: set[tuple[str, str]] = set()
+        with self._transaction() as writer:
+            done = []
+            for index, fn in enumerate(fns):
+                if loud and loud[index]:
+                    kept, writer.touched = writer.touched, set()
+                    done.append(self._alone(writer, fn))
+                    heard |= writer.touched
+                    writer.touched |= kept
+                else:
+                    done.append(self._alone(writer, fn))
+        return done, frozenset(heard)
+
+    def _alone(self, writer: Writer, fn: Transaction) -> Done:
+        connection = self.connection
+        connection.execute("SAVEPOINT one")
+        before = writer.mark()
+        try:
+            value = fn(writer)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK TO one")
+            connection.execute("RELEASE one")
+            writer.return_to(before)
+            return Done(error=error)
+        connection.execute("RELEASE one")
+        return Done(value)
+
+    def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs a function on a connection that only reads, in one short transaction; it gives plain values."""
+        with in_words(self.path):
+            if self.path == MEMORY:
+                with self._lock.held():
+                    return fn(self.connection)
+            connection = self._reader()
+            try:
+                connection.execute("BEGIN")
+                return fn(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                self._give_back(connection)
+
+    def image(self) -> bytes:
+        """The bytes of the whole database, as `open(image=…)` takes them."""
+        with self._lock.held():
+            return self.connection.serialize()
+
+    def checkpoint_if_due(self) -> None:
+        """Moves the log into the database once it has grown beyond 4 MB; waits for nobody."""
+        if self.path == MEMORY:
+            return
+        try:
+            size = os.stat(self._wal).st_size
+        except OSError:
+            return
+        if size > WAL_LIMIT and size != self._wal_size:
+            self._checkpoint("PASSIVE")
+            self._wal_size = size
+
+    def truncate_log(self) -> None:
+        """Moves the log into the database and empties it; for idle moments."""
+        if self.path == MEMORY:
+            return
+        (patience,) = self.connection.execute("PRAGMA busy_timeout").fetchone()
+        self.connection.execute(f"PRAGMA busy_timeout = {_TRUNCATE_WAIT_MS}")
+        try:
+            self._checkpoint("TRUNCATE")
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout = {patience}")
+        self._wal_size = 0
+
+    def _checkpoint(self, mode: str) -> None:
+        with self._lock.held():
+            try:
+                self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            except sqlite3.OperationalError as error:
+                _log.info("the log of %s could not be checkpointed now: %s", self.path, error)
+
+    def close(self) -> None:
+        """Closes every connection."""
+        with self._readers_lock:
+            readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.close()
+        self.connection.close()
+        self._lock.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Writer]:
+        connection = self.connection
+        with self._lock.held(), in_words(self.path):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                writer = self._writer()
+                yield writer
+                writer.finish()
+                connection.execute("COMMIT")
+                self.numbers = (writer.author, writer.began_at, writer.seq)
+                self.touched = frozenset(writer.touched)
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        self._keyring.forget()
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def _writer(self) -> Writer:
+        return Writer(
+            self.connection, self.shapes, self._signer, sign=self._sign, keyring=self._keyring, now=self._wall(), random=self._random
+        )
+
+    def _reader(self) -> sqlite3.Connection:
+        with self._readers_lock:
+            if self._readers:
+                return self._readers.pop()
+        return open_reader(self.path)
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._readers_lock:
+            if len(self._readers) < _READERS_KEPT:
+                self._readers.append(connection)
+                return
+        connection.close()
