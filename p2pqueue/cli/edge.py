@@ -41,6 +41,10 @@ class Refusal(Exception):
         self.code = code
 
 
+class ReaderGone(Exception):
+    """Whoever read stdout has read enough (`p2pqueue list | head -1`): no error of anybody."""
+
+
 def code_of(error: BaseException) -> int:
     """The exit code for an error."""
     if isinstance(error, Refusal):
@@ -82,7 +86,7 @@ def guard(action: Callable[[], object], *, verbosity: Callable[[], int]) -> int:
         outcome = action()
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else DONE
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         _silence()
         return DONE
     except click.exceptions.Exit as stop:

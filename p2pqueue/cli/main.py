@@ -75,6 +75,13 @@ class Commands(click.Group):
             raise click.UsageError(f"there is no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; a reader of stdout that went away is told by another error than click's own exit code."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise edge.ReaderGone from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands by subject, without importing one."""
         for title, commands in SECTIONS.items():

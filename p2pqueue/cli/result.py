@@ -138,7 +138,9 @@ def _shelf(invocation: Invocation) -> Shelf:
 def _files(shelf: Shelf, run: RunRow, value: Any) -> list[ResultFile]:
     manifest = run.output_manifest or ""
     keys = list(_keys(value))
-    entries = {keys[0] if keys else "result": manifest} if len(keys) <= 1 else shelf.entries(manifest)
+    entries = {keys[0] if keys else "result": manifest}
+    if len(keys) > 1:
+        entries = {key: stored.capability for key, stored in shelf.unbundle(manifest).items()}
     found = []
     for key, capability in entries.items():
         described = shelf.describe(capability)

@@ -130,6 +130,30 @@ def worked(p2p: CommandLine) -> Iterator[tuple[CommandLine, RunningNode]]:
         yield p2p, node
 
 
+_AS_NOBODY = """
+import difflib, encodings.ascii, encodings.idna, encodings.latin_1, importlib, json, os, pkgutil, pwd, shutil, sys, traceback, urllib.parse
+import p2pqueue
+for module in pkgutil.walk_packages(p2pqueue.__path__, "p2pqueue."):
+    if not module.name.startswith(("p2pqueue.__main__", "p2pqueue.demo", "p2pqueue.cli.demo")):
+        importlib.import_module(module.name)
+from p2pqueue.cli.main import call
+nobody = pwd.getpwnam("nobody")
+os.setgroups([]), os.setgid(nobody.pw_gid), os.setuid(nobody.pw_uid)
+sys.exit(call(sys.argv[1:]))
+"""  # all is imported before, since the interpreter may lie where nobody else may read
+
+
+def as_nobody(p2p: CommandLine, *words: str) -> Outcome:
+    """Runs a command as the user nobody; skips where this user may not become another one."""
+    if os.name == "nt" or os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    environment = {**os.environ, "P2PQUEUE_HOME": str(p2p.home), "XDG_RUNTIME_DIR": ""}
+    argv = [sys.executable, "-c", _AS_NOBODY, *words]
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", timeout=PATIENCE, env=environment, cwd="/")
+    assert "Traceback" not in done.stderr, done.stderr
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
 def ids(outcome: Outcome) -> Sequence[str]:
     """The ids of the jobs in a list."""
     return [job["id"] for job in outcome.json["jobs"]]
