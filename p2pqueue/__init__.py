@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from p2pqueue.workers.context import JobContext as JobContext
     from p2pqueue.workers.context import current_job as current_job
 
-__version__ = "0.1.0"
+__version__: str = "0.1.0"
 
 _ERRORS = (
     "AlreadyInitialised", "AmbiguousId", "ArgumentError", "BadShard", "BadSignature", "Cancelled", "ConfigError",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from p2pqueue.jobs.access import Access
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 Timeout = float | timedelta | None
 
@@ -40,8 +40,8 @@ class Attempt:
     log_tail: str | None
 
 
-class Job(Generic[R]):
-    """A job: one launch of a task, whose result is an `R`.
+class Job(Generic[R_co]):
+    """A job: one launch of a task. `Job[int]` is one whose result is an int.
 
     A handle holds nothing but the id: each property reads the job as it is now. `await job` gives its result.
     """
@@ -138,7 +138,7 @@ class Job(Generic[R]):
 
     # -- waiting ----------------------------------------------------------------------------------------------
 
-    def result(self, timeout: Timeout = None) -> R:
+    def result(self, timeout: Timeout = None) -> R_co:
         """Waits for the end and gives what the handler returned; a `File` where it returned one.
 
         `timeout` is in seconds or a `timedelta`; default without limit. Raises `JobFailed`, `JobCancelled`,
@@ -146,11 +146,11 @@ class Job(Generic[R]):
         """
         return self._value(wait_for_end(self._access, self.id, timeout=_seconds(timeout)))
 
-    async def aresult(self, timeout: Timeout = None) -> R:
+    async def aresult(self, timeout: Timeout = None) -> R_co:
         """As `result`, without blocking the loop."""
         return self._value(await await_end(self._access, self.id, timeout=_seconds(timeout)))
 
-    def __await__(self) -> Generator[Any, None, R]:
+    def __await__(self) -> Generator[Any, None, R_co]:
         return self.aresult().__await__()
 
     def watch(self) -> Watch:
@@ -174,7 +174,7 @@ class Job(Generic[R]):
         """Lets a paused job run."""
         self._access.write(lambda writer: ledger.resume(writer, self.id))
 
-    def retry(self, *, fresh: bool = False) -> Job[R]:
+    def retry(self, *, fresh: bool = False) -> Job[R_co]:
         """Makes a job that has ended run again, with all its attempts; from its checkpoint unless `fresh`.
 
         Gives its handle: another job where this one ended so long ago that other devices may have dropped it.
@@ -197,7 +197,7 @@ class Job(Generic[R]):
         """As `resume`, without blocking the loop."""
         await self._access.awrite(lambda writer: ledger.resume(writer, self.id))
 
-    async def aretry(self, *, fresh: bool = False) -> Job[R]:
+    async def aretry(self, *, fresh: bool = False) -> Job[R_co]:
         """As `retry`, without blocking the loop."""
         return Job(self._access, await self._access.awrite(lambda writer: ledger.retry(writer, self.id, fresh=fresh)))
 
@@ -209,8 +209,8 @@ class Job(Generic[R]):
         """As `row`, without blocking the loop."""
         return await asyncio.to_thread(lambda: self.row)
 
-    def _value(self, outcome: Outcome) -> R:
-        return cast("R", outcome.value(self._access))
+    def _value(self, outcome: Outcome) -> R_co:
+        return cast("R_co", outcome.value(self._access))
 
 
 def find(access: Access, prefix: str) -> Job[Any]:
