@@ -101,6 +101,7 @@ def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) 
         return []
     if any(put.values[0] == "queued" for put in jobs):  # what goes back to the queue may be claimed at once
         _write(writer, jobs, runs)
+        writer.settle()  # what waits for its retry is not ready any more
         jobs, runs = [], []
     wake_due(writer)
     claimed = _claim(writer, taker, slots, {ending.job.job_id for ending in endings}, jobs, runs)
