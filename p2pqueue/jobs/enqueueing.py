@@ -46,7 +46,8 @@ def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: Enqu
 
 def _take_in(access: Access, parameter: str, file: File) -> NewFile:
     if file.manifest is not None:
-        return NewFile(parameter, file.name, file.size, capability=file.manifest)
+        known = access.shelf.describe(file.manifest)
+        return NewFile(parameter, known.name, known.size, capability=file.manifest)
     from p2pqueue.payload.plain import open_plain
     from p2pqueue.payload.shelf import COPY_LIMIT
 
