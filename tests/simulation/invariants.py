@@ -1,0 +1,102 @@
+"""What must hold at every moment, and what once all is calm?"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from p2pqueue.replica.stamp import Stamp
+from tests.simulation.device import Device
+
+_CHANGES = "SELECT tbl, key, register, generation, rank, claim, hlc, author, seq FROM changes"
+Register = tuple[str, str, str]
+Dropped = dict[tuple[str, str], int]  # the last life of rows that were dropped somewhere
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+def registers(device: Device) -> dict[Register, Stamp]:
+    """The stamps of everything on a device's disk, whether it is on or off."""
+    if device.replica is not None:
+        rows = device.replica.read(lambda connection: connection.execute(_CHANGES).fetchall())
+    elif device.image is not None:
+        rows = _from_image(device.image)
+    else:
+        rows = []
+    return {(row[0], row[1], row[2]): Stamp(*row[3:8]) for row in rows}
+
+
+def _from_image(image: bytes) -> list[Any]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(image)
+        return connection.execute(_CHANGES).fetchall()
+    finally:
+        connection.close()
+
+
+def covers(found: dict[Register, Stamp], register: Register, stamp: Stamp, creating: dict[str, str]) -> bool:
+    """Says whether a write, or something that outranks it, is in these registers."""
+    standing = found.get(register)
+    if standing is not None and standing >= stamp:
+        return True
+    birth = found.get((register[0], register[1], creating[register[0]]))
+    return birth is not None and birth.life > stamp.life
+
+
+def is_dropped(dropped: Dropped, register: Register, stamp: Stamp) -> bool:
+    """Says whether the write belongs to a row that ended and was dropped."""
+    return stamp.life <= dropped.get((register[0], register[1]), -1)
+
+
+def check_monotone(device: Device, dropped: Dropped, creating: dict[str, str]) -> None:
+    """No register of a device goes back: that is what the states of a job rest on."""
+    found = registers(device)
+    for register, stamp in device.seen.items():
+        if not covers(found, register, stamp, creating) and not is_dropped(dropped, register, stamp):
+            raise Violation(f"{device.name}: {register} went back from {stamp} to {found.get(register)}")
+    device.seen = found
+
+
+def heads_of(device: Device) -> dict[bytes, int]:
+    assert device.replica is not None
+    return {author: head.seq for author, head in device.replica.heads().items()}
+
+
+def is_loose(device: Device) -> bool:
+    assert device.replica is not None
+    query = "SELECT 1 FROM changes LEFT JOIN heads USING (author) WHERE changes.seq > coalesce(heads.seq, 0) LIMIT 1"
+    return device.replica.read(lambda connection: connection.execute(query).fetchone()) is not None
+
+
+def contents(device: Device, dropped: Dropped) -> dict[Any, Any]:
+    """Everything replicated on a device, except rows that ended and were dropped somewhere."""
+    assert device.replica is not None
+    replica = device.replica
+    found: dict[Any, Any] = {}
+    lives: dict[tuple[str, str], int] = {}
+    for row in replica.read(lambda connection: connection.execute(_CHANGES).fetchall()):
+        stamp = Stamp(*row[3:8])
+        if not is_dropped(dropped, row[:3], stamp):
+            found[row[:3]] = row[3:]
+            lives[row[0], row[1]] = stamp.life
+    for name, shape in replica.shapes.items():
+        columns = [column.sql_name for register in shape.table.registers for column in register.columns]
+        names = ", ".join(f'"{column}"' for column in [shape.table.key, *columns, *(derived.name for derived in shape.table.derived)])
+        for row in replica.connection.execute(f'SELECT {names} FROM "{name}"').fetchall():
+            if (name, row[0]) in lives:
+                found[name, row[0]] = row
+    return found
+
+
+def check_equal(one: Device, two: Device, dropped: Dropped) -> None:
+    """Equal heads and no loose writes mean equal tables."""
+    first, second = contents(one, dropped), contents(two, dropped)
+    if first != second:
+        names = [name for name in first.keys() | second.keys() if first.get(name) != second.get(name)]
+        name = min(names, key=str)
+        raise Violation(
+            f"{one.name} and {two.name} have equal heads and differ in {len(names)} places, as {name}:\n  {first.get(name)}\n  {second.get(name)}"
+        )
