@@ -250,9 +250,8 @@ class Replica(Database):
 
     def live_rows(self, *, after: tuple[str, str] | None = None, limit: int = 1000) -> tuple[list[RowRef], tuple[str, str] | None]:
         """Rows that have not ended and were here for more than a day, by (table, key); and where the next page begins."""
-        before = self._wall() - retention.HELD_FOR_MS
-        shapes = self.shapes.values()
-        rows = self.read(lambda connection: retention.live_rows_since(connection, shapes, before, after=after, limit=limit))
+        now, shapes = self._wall(), self.shapes.values()
+        rows = self.read(lambda connection: retention.live_rows_since(connection, shapes, now, after=after, limit=limit))
         return rows, (rows[-1].table, rows[-1].key) if len(rows) >= limit else None
 
     def ended_of(self, rows: Iterable[tuple[str, str, bytes, int]]) -> list[RowRef]:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.replica.merged import RowRef
 from p2pqueue.replica.schema import live_sql
 from p2pqueue.replica.statements import Shape, quote
@@ -119,19 +120,29 @@ def _note_future_ends(connection: sqlite3.Connection, shape: Shape, deleted: str
 
 
 def _rowless_keys(writer: Writer, shape: Shape, before: int, limit: int) -> list[str]:
-    """Drops registers that never met their row."""
+    """Drops registers without their row, once they are counted: a `done` brings the creating write along, so it ended.
+
+    A loose one may only be waiting for its row: newest writes come first.
+    """
     table, key = quote(shape.name), quote(shape.table.key)
     creating = quote(shape.creating + "_generation")
-    query = f"SELECT {key} FROM {table} WHERE {creating} IS NULL AND updated_at < ? LIMIT ?"
-    keys = [row[0] for row in writer.connection.execute(query, (before, limit))]
+    query = (
+        f"SELECT {key} FROM {table} WHERE {creating} IS NULL AND updated_at < ? AND NOT EXISTS (SELECT 1 FROM changes "
+        f"LEFT JOIN heads ON heads.author = changes.author WHERE changes.tbl = ? AND changes.key = {table}.{key} "
+        "AND changes.seq > coalesce(heads.seq, 0)) LIMIT ?"
+    )
+    keys = [row[0] for row in writer.connection.execute(query, (before, shape.name, limit))]
     drop(writer, shape, keys)
     return keys
 
 
 def live_rows_since(
-    connection: sqlite3.Connection, shapes: Iterable[Shape], before: int, *, after: tuple[str, str] | None = None, limit: int = 1000
+    connection: sqlite3.Connection, shapes: Iterable[Shape], now: int, *, after: tuple[str, str] | None = None, limit: int = 1000
 ) -> list[RowRef]:
-    """Rows that have not ended and were last changed before a time, with their creating writes, in the order of (table, key)."""
+    """Rows that have not ended and were made more than a day ago, with their creating writes, in the order of (table, key).
+
+    One whose making lies in the future by this device's clock is asked about too: asking is always safe.
+    """
     found: list[RowRef] = []
     start = after or ("", "")
     for shape in sorted(shapes, key=lambda each: each.name):
@@ -142,10 +153,10 @@ def live_rows_since(
             f"SELECT {table}.{key}, changes.author, changes.seq FROM {table} "
             f"JOIN changes ON changes.tbl = ? AND changes.key = {table}.{key} AND changes.register = ? "
             f"WHERE {table}.{key} > ? AND {live_sql(shape.table)} AND NOT coalesce(({shape.table.ended}), 0) "
-            f"AND updated_at < ? ORDER BY {table}.{key} LIMIT ?"
+            f"AND abs(changes.hlc) >> {COUNTER_BITS} NOT BETWEEN ? AND ? ORDER BY {table}.{key} LIMIT ?"
         )
         behind = start[1] if shape.name == start[0] else ""
-        rows = connection.execute(query, (shape.name, shape.creating, behind, before, limit - len(found)))
+        rows = connection.execute(query, (shape.name, shape.creating, behind, now - HELD_FOR_MS, now, limit - len(found)))
         found += [RowRef(shape.name, *row) for row in rows]
         if len(found) >= limit:
             break
