@@ -127,7 +127,8 @@ class Follower:
             _log.warning("jobs can't be followed: %s", error)
         finally:
             with self._lock:
-                self._looker = None
+                if self._looker is threading.current_thread():
+                    self._looker = None
             listener.listen(())
             if connection is not None:
                 connection.close()
@@ -147,7 +148,7 @@ class Follower:
                         return
             if ids:
                 lonely_since = 0.0
-                listener.listen(ids)
+            listener.listen(ids)
             (now,) = connection.execute("PRAGMA data_version").fetchone()
             pause = POLL_FIRST if now != version or fresh else min(POLL_LONGEST, pause * 1.2)
             if now != version:
@@ -166,7 +167,8 @@ class Follower:
             return
         status = event.get("status")
         if status is None or status in TERMINAL or "progress" not in event:
-            self._fresh.add(job_id)  # the row has more to say than the node's word: look at it now
+            with self._lock:
+                self._fresh.add(job_id)  # the row has more to say than the node's word: look at it now
             self._woken.set()
             return
         self._hand_on(job_id, Seen(status, float(event["progress"] or 0.0), event.get("phase"), event.get("worker_label")))
@@ -196,10 +198,12 @@ class _Listener:
         alive = [stream for stream in self._streams if stream.is_alive()]
         if len(alive) < len(self._streams):
             self._dial_at = time.monotonic() + REDIAL
-        self._streams = alive
-        if not ids:
-            self._end()
-            return
+        self._streams = []
+        for stream in alive:
+            if stream.jobs.isdisjoint(ids):
+                stream.close()
+            else:
+                self._streams.append(stream)
         missing = set(ids).difference(*(stream.jobs for stream in self._streams))
         if not missing or time.monotonic() < self._dial_at or not self._socket.exists():
             return

@@ -140,6 +140,7 @@ class _View:
 
     def __init__(self) -> None:
         self._shown: Progress | None = None
+        self._by_node = False  # whether a node's word was shown last
         self._attempt: tuple[int, int] | None = None
 
     def take(self, seen: Seen) -> Progress | None:
@@ -147,16 +148,20 @@ class _View:
         if seen.status is None:
             return None
         progress = Progress(seen.fraction, seen.phase, seen.device, seen.status)
-        shown = self._shown
-        same_run = seen.attempt is None or self._attempt is None or seen.attempt == self._attempt
+        late = self._is_late(seen)
         if seen.attempt is not None:
             self._attempt = seen.attempt
-        # The row lags behind the node's word by up to two seconds: what it says late is no step back.
-        late = shown is not None and same_run and shown.status == progress.status == "running" and progress.fraction < shown.fraction
-        if progress == shown or (late and seen.attempt is not None):
+        if late or progress == self._shown:
             return None
-        self._shown = progress
+        self._shown, self._by_node = progress, seen.attempt is None
         return progress
+
+    def _is_late(self, seen: Seen) -> bool:
+        """The row lags behind the node's word by up to two seconds: what it says late is no step back."""
+        shown = self._shown
+        if shown is None or not self._by_node or seen.attempt is None or self._attempt not in (None, seen.attempt):
+            return False
+        return shown.status == seen.status == "running" and seen.fraction <= shown.fraction
 
 
 class _AsyncNews:
