@@ -41,6 +41,7 @@ class Task(Generic[P, R]):
     :ivar name: what jobs call it; the function's name unless given.
     :ivar function: the function itself.
     :ivar declared: how its jobs are run.
+    :ivar asked: what `.options(…)` asked for its next jobs.
     """
 
     def __init__(self, queue: Queue, function: Callable[..., Any], *, name: str, options: TaskOptions) -> None:
@@ -51,7 +52,7 @@ class Task(Generic[P, R]):
         self.name = name
         self.declared = options
         self.signature = Signature(name, function)
-        self._asked = EnqueueOptions()
+        self.asked = EnqueueOptions()
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__qualname__ = getattr(function, "__qualname__", name)
@@ -68,7 +69,7 @@ class Task(Generic[P, R]):
     def options(self, **changes: Unpack[EnqueueOption]) -> Self:
         """The same task with options for its next jobs; see `EnqueueOptions`. The task itself stays as it is."""
         changed = copy.copy(self)
-        changed._asked = self._asked.changed(changes)
+        changed.asked = self.asked.changed(changes)
         return changed
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -129,7 +130,7 @@ class Task(Generic[P, R]):
 
     def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         bound = self.signature.bind(args, kwargs)
-        return prepare(self.queue.access, self.name, bound, options=self._asked, declared=self.declared)
+        return prepare(self.queue.access, self.name, bound, options=self.asked, declared=self.declared)
 
     async def _aprepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         access = self.queue.access

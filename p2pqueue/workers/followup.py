@@ -30,12 +30,12 @@ def fields_of(task: Task[..., Any] | str, args: tuple[Any, ...], kwargs: Mapping
 
 
 def _options(task: Task[..., Any]) -> dict[str, Any]:
-    asked = {name: value for name, value in vars(task._asked).items() if value is not None}
+    asked = {name: value for name, value in vars(task.asked).items() if value is not None}
     declared = {"title": task.declared.title, "priority": task.declared.priority}
     return {name: value for name, value in declared.items() if value} | asked
 
 
 def _source(file: Any) -> dict[str, Any]:
-    if file.source is None:
+    if file.manifest is not None:
         return {"capability": file.manifest}
-    return {"path": str(file.source), "copy": bool(file.copy)}
+    return {"path": str(file.original), "copy": bool(file.copy)}

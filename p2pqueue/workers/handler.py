@@ -120,9 +120,9 @@ def reported(value: Any) -> Outcome:
 
 
 def _output(name: str, file: Any) -> OutputFile:
-    if file.source is None:
+    if file.manifest is not None:
         return OutputFile(name, None, capability=file.manifest, label=file.name)
-    return OutputFile(name, os.path.abspath(file.source), label=file.name)
+    return OutputFile(name, os.path.abspath(file.original), label=file.name)
 
 
 def _run_async(coroutine: Coroutine[Any, Any, Any], interrupt: Interrupt) -> Any:

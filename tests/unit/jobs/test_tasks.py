@@ -204,8 +204,8 @@ def test_options_leave_the_task_as_it_is_and_add_up() -> None:
     assert urgent is not wordcount
     assert type(urgent) is type(wordcount)
     assert urgent("a b") == 2
-    assert wordcount._asked == EnqueueOptions()
-    assert urgent._asked == EnqueueOptions(priority=5, title="now")
+    assert wordcount.asked == EnqueueOptions()
+    assert urgent.asked == EnqueueOptions(priority=5, title="now")
 
 
 @pytest.mark.parametrize(
