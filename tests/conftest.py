@@ -9,12 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from p2pqueue.config import Settings
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity, create
 
 ALL = "P2PQUEUE_TEST_ALL"  # set in CI: then a skipped test is a failure
+FUZZ = "P2PQUEUE_TEST_FUZZ"  # set by `make fuzz`: then every property is tried for longer
+
+# A busy machine is slow at times: that is no counterexample.
+hypothesis_settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+hypothesis_settings.register_profile("fuzz", hypothesis_settings.get_profile("test"), max_examples=5_000)
+hypothesis_settings.load_profile("fuzz" if os.environ.get(FUZZ) else "test")
 
 
 @pytest.fixture(scope="session")

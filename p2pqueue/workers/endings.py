@@ -1,6 +1,6 @@
 """How does what became of a handler end its attempt?
 
-Pure: the outcome, the job and the options of its task go in; an `Ending` comes out.
+Nothing is read or written: the outcome, the job and the options of its task go in; an `Ending` comes out.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from p2pqueue.config import Settings, get_setting, load_settings, set_setting
@@ -143,7 +144,8 @@ raw_values = {
 changes = st.one_of(*(st.tuples(st.just(name), value) for name, value in raw_values.items()))
 
 
-@given(st.lists(changes, max_size=8))
+@given(st.lists(changes, max_size=5))
+@hypothesis_settings(max_examples=30)  # each step is an fsync
 def test_whatever_is_written_is_read_back(steps: list[tuple[str, Value]]) -> None:
     import tempfile
 
