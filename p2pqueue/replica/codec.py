@@ -113,7 +113,7 @@ _ENCODERS: dict[type[Any], tuple[str, Callable[[Any], Fields]]] = {
     Again: ("again", lambda message: {"r": message.round}),
     Rows: ("rows", lambda message: {"r": message.round, "w": message.rows}),
     Ended: ("ended", lambda message: {"r": message.round, "w": message.rows}),
-    Digest: ("digest", lambda message: {"h": _pack_heads(message.heads), "b": message.buckets}),
+    Digest: ("digest", lambda message: {"h": _pack_heads(message.heads), "n": message.held, "b": message.buckets}),
     Mend: ("mend", _encode_mend),
     More: ("more", lambda message: {"b": message.bucket, "c": message.after}),
 }
@@ -127,7 +127,7 @@ _DECODERS: dict[str, Callable[[Fields], Message]] = {
     "again": lambda fields: Again(_round(fields["r"])),
     "rows": lambda fields: Rows(_round(fields["r"]), _rows(fields["w"])),
     "ended": lambda fields: Ended(_round(fields["r"]), _rows(fields["w"])),
-    "digest": lambda fields: Digest(_heads(fields["h"]), _buckets(fields["b"])),
+    "digest": lambda fields: Digest(_heads(fields["h"]), _bytes(fields["n"], HASH_BYTES), _buckets(fields["b"])),
     "mend": _decode_mend,
     "more": lambda fields: More(_bucket(fields["b"]), _key(fields.get("c"))),
 }

@@ -6,11 +6,13 @@ register of a row that has not ended: its stamp, and the hash of its bytes as th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 
 import msgpack
 
 from p2pqueue.replica.messages import BUCKETS, HASH_BYTES
+from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
 
 _MODULUS = 1 << (8 * HASH_BYTES)
@@ -47,6 +49,13 @@ class Digests:
     def packed(self) -> bytes:
         """All of them, in order."""
         return b"".join(value.to_bytes(HASH_BYTES, "big") for value in self._sums)
+
+
+def held_hash(held: Mapping[bytes, Spans]) -> bytes:
+    """A hash of the numbers held above heads."""
+    entries = [[author, [list(span) for span in spans]] for author, spans in sorted(held.items()) if spans]
+    packed: bytes = msgpack.packb(entries, use_bin_type=True)
+    return blake2b(packed, digest_size=HASH_BYTES).digest()
 
 
 def differing(ours: bytes, theirs: bytes) -> list[int]:

@@ -175,7 +175,7 @@ class DigestRead:
     """Answers `ReadDigest`."""
 
     heads: Mapping[bytes, Head]
-    loose: bool
+    held: Mapping[bytes, Spans]
     buckets: Mapping[str, bytes]
 
 

@@ -1,7 +1,7 @@
 """What do we do when digests differ although everything was counted? Pure.
 
-Every few minutes each side tells its digests. With equal heads, nothing loose and unequal digests something
-went wrong; it is reported, and the buckets that differ are exchanged page by page and merged as a repair.
+Every few minutes each side tells its digests. Where both count and hold the same numbers, and digests differ,
+something went wrong; it is reported, and the buckets that differ are exchanged page by page and merged as a repair.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from p2pqueue.replica.digest import differing
+from p2pqueue.replica.digest import differing, held_hash
 from p2pqueue.replica.effects import BucketPage, DigestRead, Effect, Merge, ReadBucket, ReadDigest, ReadGreater, Report, Send
 from p2pqueue.replica.messages import Bucket, Digest, Mend, More
 from p2pqueue.replica.write import Head, Write
 
 DIGEST_EVERY = 240.0  # seconds between digests, give or take a quarter
-LOOSE_AGAIN = 15.0  # seconds until the next try while something is loose here
 TWIN_AFTER = 1.0  # seconds from the sight of a forked author to the next digest: rounds may end before
 
 
@@ -66,15 +65,12 @@ class Mending:
         self._merging[number] = message
         return [Merge(number, message.writes, repair=True)]
 
-    def digest_read(self, request: ReadDigest, read: DigestRead, now: float) -> list[Effect]:
+    def digest_read(self, request: ReadDigest, read: DigestRead) -> list[Effect]:
         """Our digests have been taken: to be told, or to compare with the peer's."""
         theirs = self._theirs.pop(request.number, None)
         if theirs is None:
-            if not read.loose:
-                return [Send(Digest(read.heads, read.buckets))]
-            self._at = min(self._at, now + LOOSE_AGAIN)
-            return []
-        if read.loose or _numbers(read.heads) != _numbers(theirs.heads):
+            return [Send(Digest(read.heads, held_hash(read.held), read.buckets))]
+        if _numbers(read.heads) != _numbers(theirs.heads) or held_hash(read.held) != theirs.held:
             return []
         common = read.buckets.keys() & theirs.buckets.keys()  # an older version doesn't know every table
         self._todo = deque(

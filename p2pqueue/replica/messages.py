@@ -130,9 +130,13 @@ class Ended:
 
 @dataclass(frozen=True)
 class Digest:
-    """The digests of each table's buckets, taken in one read transaction at these heads with no loose write."""
+    """The digests of each table's buckets, taken in one read transaction at these heads.
+
+    `held` is a hash of the numbers held above them: what an author that died left half sent stays loose for ever.
+    """
 
     heads: Mapping[bytes, Head]
+    held: bytes
     buckets: Mapping[str, bytes]
 
 

@@ -152,8 +152,7 @@ class Peering:
         return False
 
     def _digest(self, connection: sqlite3.Connection) -> DigestRead:
-        loose = any(reading.held(connection).values())
-        return DigestRead(reading.heads(connection), loose, {} if loose else digests(connection, self.replica.shapes))
+        return DigestRead(reading.heads(connection), reading.held(connection), digests(connection, self.replica.shapes))
 
     def _bucket(self, connection: sqlite3.Connection, request: ReadBucket) -> BucketPage:
         table, number = request.bucket

@@ -199,7 +199,7 @@ class Session:
             case DropEnded():
                 pass
             case ReadDigest():
-                return mending.digest_read(request, cast(DigestRead, answer), now)
+                return mending.digest_read(request, cast(DigestRead, answer))
             case ReadBucket():
                 return mending.bucket_read(request, cast(BucketPage, answer))
             case ReadGreater():

@@ -22,8 +22,8 @@ from tests.simulation.invariants import (
     check_monotone,
     covers,
     heads_of,
+    held_of,
     is_dropped,
-    is_loose,
     registers,
 )
 from tests.simulation.network import Link
@@ -249,9 +249,9 @@ class World:
         self._settle_latent()
         if self.latent:
             return
-        states = {device.name: (heads_of(device), is_loose(device)) for device in up}
+        states = {device.name: (heads_of(device), held_of(device)) for device in up}
         for one, two in combinations(up, 2):
-            if states[one.name] == states[two.name] and not states[one.name][1]:
+            if states[one.name] == states[two.name]:
                 check_equal(one, two, self.dropped)
                 self.sometimes("equal heads")
 
@@ -295,8 +295,8 @@ class World:
 
     def _is_settled(self) -> bool:
         devices = self._alive()
-        heads = [heads_of(device) for device in devices]
-        if any(each != heads[0] for each in heads) or any(is_loose(device) for device in devices):
+        states = [(heads_of(device), held_of(device)) for device in devices]
+        if any(each != states[0] for each in states):
             return False
         if self.forkish:
             try:
@@ -311,7 +311,7 @@ class World:
         for device in devices[1:]:
             if heads_of(device) == heads_of(devices[0]):
                 check_equal(devices[0], device, self.dropped)
-        lines = [f"{device.name}: loose {is_loose(device)}, {_words(heads_of(device))}" for device in devices]
+        lines = [f"{device.name}: loose {_words({author: spans[0][0] for author, spans in held_of(device).items()})}, {_words(heads_of(device))}" for device in devices]
         raise Violation("not equal long after the faults stopped:\n" + "\n".join(lines))
 
     def _check_acknowledged(self) -> None:
