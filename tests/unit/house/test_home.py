@@ -121,9 +121,33 @@ def test_a_home_that_this_user_cant_write_is_told_in_words(below: bool) -> None:
     assert str(home) in ran
 
 
+LOAD = """
+import sys
+from p2pqueue.home import Home
+from p2pqueue.identity.keys import create, load
+for attempt in (load, create):
+    try:
+        attempt(Home.find(sys.argv[1]))
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.root
+def test_the_keys_of_another_user_cant_be_read_nor_replaced(home: Home, identity: object) -> None:
+    if os.getuid() != 0:
+        pytest.skip("needs root to become another user")
+    before = home.identity_file.read_bytes()
+    read, made = as_nobody(LOAD, str(home.path)).splitlines()
+    assert read.startswith("DamagedHome")
+    assert "Permission denied" in read
+    assert made.startswith("ReadOnlyHome")
+    assert home.identity_file.read_bytes() == before
+
+
 def as_nobody(program: str, *arguments: str) -> str:
     """Runs a program without root's power to write everywhere, which it gives up once all is imported."""
-    drop = "import os, p2pqueue.home\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+    drop = "import os, p2pqueue.home, p2pqueue.identity.keys\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     command = [sys.executable, "-c", drop + program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
 
