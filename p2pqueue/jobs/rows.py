@@ -193,8 +193,8 @@ def _conditions(wanted: JobFilter) -> tuple[str, list[Any]]:
 
 def runs_of(connection: sqlite3.Connection, job_id: str) -> list[RunRow]:
     """The attempts of a job, the first first."""
-    query = f"SELECT {_RUN_COLUMNS} FROM runs WHERE job_id = ? ORDER BY started_at, id"
-    return [RunRow(*row) for row in connection.execute(query, (job_id,))]
+    query = f"SELECT {_RUN_COLUMNS} FROM runs WHERE id > ? AND id < ? ORDER BY started_at, id"  # the ids begin with the job's
+    return [RunRow(*row) for row in connection.execute(query, (f"{job_id}/", f"{job_id}0"))]
 
 
 def run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:

@@ -83,39 +83,36 @@ _STATUS = f"""CASE
     WHEN held = 1 THEN 'paused'
     WHEN {_COUNTS} THEN state_status
     ELSE 'queued' END"""
-_DUE = "max(coalesce(run_at, 0), coalesce(retry_at, 0))"
+_INPUT_COUNTS = "for_spec IS NOT NULL AND for_spec = spec_hlc || ':' || lower(hex(spec_author))"
 
 JOBS = Table(
     "jobs",
     "id",
     (SPEC, TUNE, INPUT, STATE, HOLD, BEAT, CHECKPOINT, LIFE),
     derived=(
-        Derived("status", "TEXT", _STATUS),
-        Derived("live", "INTEGER", "spec_generation IS NOT NULL AND coalesce(deleted, 0) = 0"),
-        Derived("due_at", "INTEGER", _DUE),
-        Derived("rank_priority", "INTEGER", "-coalesce(priority, 0)"),
-        Derived("input_counts", "INTEGER", "for_spec IS NOT NULL AND for_spec = spec_hlc || ':' || lower(hex(spec_author))"),
+        Derived("status", "TEXT", _STATUS, stored=True),
+        Derived("live", "INTEGER", "spec_generation IS NOT NULL AND coalesce(deleted, 0) = 0", stored=True),
+        Derived("due_at", "INTEGER", "max(coalesce(run_at, 0), coalesce(retry_at, 0))", stored=True),
+        Derived("ready", "INTEGER", "due_at <= updated_at", stored=True),  # a job that comes due later is moved by `wake_due`
+        Derived("rank_priority", "INTEGER", "-coalesce(priority, 0)", stored=True),
+        Derived("input_counts", "INTEGER", _INPUT_COUNTS),
         Derived("progress", "REAL", f"CASE WHEN state_status = 'succeeded' THEN 1.0 WHEN {_BEATS} THEN beat_progress ELSE 0.0 END"),
         Derived("phase", "TEXT", f"CASE WHEN state_status = 'succeeded' THEN 'Done' WHEN {_BEATS} THEN beat_phase ELSE 'Queued' END"),
     ),
-    local=(("ready", "INTEGER", "0"),),
     indexes=(
         "CREATE INDEX jobs_ready ON jobs(rank_priority, due_at, created_at) WHERE ready = 1 AND status = 'queued' AND live = 1",
         "CREATE INDEX jobs_later ON jobs(due_at) WHERE ready = 0 AND status = 'queued' AND live = 1",
         "CREATE INDEX jobs_by_status ON jobs(status, id)",
         "CREATE INDEX jobs_by_owner ON jobs(owner, id)",
     ),
-    after_merge=(
-        "UPDATE jobs SET ready = (due_at <= :now) "
-        "WHERE id IN (SELECT value FROM json_each(:keys)) AND status = 'queued' AND ready <> (due_at <= :now)"
-    ),
+    counted=True,
     ended=f"status IN {TERMINAL}",
     ended_at="coalesce(finished_at, created_at)",
 )
 
 RUNS = Table(
     "runs",
-    "id",  # "<job>/<generation>/<claim>/<author in hex>"
+    "id",  # "<job>/<generation>/<claim>/<first half of the author, in hex>"
     (
         Register(
             "run",
@@ -139,10 +136,8 @@ RUNS = Table(
             creating=True,
         ),
     ),
-    indexes=(
-        "CREATE INDEX runs_by_job ON runs(job_id, started_at)",
-        "CREATE INDEX runs_running ON runs(worker_id) WHERE status = 'running'",
-    ),
+    indexes=("CREATE INDEX runs_running ON runs(worker_id) WHERE status = 'running'",),
+    compact=True,
     ended="status <> 'running'",
     ended_at="coalesce(ended_at, started_at)",
 )

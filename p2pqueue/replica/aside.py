@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from p2pqueue import wire
 from p2pqueue.errors import P2PQueueError
+from p2pqueue.replica.counting import counting
 from p2pqueue.replica.merged import Refused
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, Shape
@@ -58,7 +59,8 @@ def remove(connection: sqlite3.Connection, shape: Shape | None, table: str, key:
     """Takes a register's write out of its row and out of `changes`."""
     connection.execute(DELETE_CHANGE, (table, key, register))
     if shape is not None and register in shape.kept:
-        connection.execute(shape.clear((register,)), (key,))
+        with counting(connection, shape, (key,)):
+            connection.execute(shape.clear((register,)), (key,))
 
 
 def held_aside(connection: sqlite3.Connection) -> list[tuple[Write, str]]:

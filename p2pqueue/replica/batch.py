@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from p2pqueue import wire
+from p2pqueue.replica.counting import counting
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, INSERT_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape
 
@@ -36,6 +37,7 @@ class Batch:
         self.known: dict[str, dict[str, Known]] = {}
         self._ended: dict[str, int] = {}  # lives of rows that are only remembered as tombstones
         self._winners: dict[str, dict[str, Winner]] = {}
+        self._here: set[str] = set()  # rows that stand in the table
         self._outlived: list[tuple[str, str]] = []
 
     def load(self, keys: Collection[str]) -> None:
@@ -49,7 +51,10 @@ class Batch:
             listed = json.dumps(list(keys))
             rows = self.connection.execute(SELECT_KNOWN, (name, listed))
         known = self.known
+        kept, here = self.shape.kept, self._here
         for key, register, generation, rank, claim, hlc, author, seq, verified in rows:
+            if register in kept:
+                here.add(key)
             entry = Known(Stamp(generation, rank, claim, hlc, author), seq, verified)
             registers = known.get(key)
             if registers is None:
@@ -124,26 +129,31 @@ class Batch:
 
     def apply(self) -> int:
         """Writes the winners; gives how many there were."""
+        with counting(self.connection, self.shape, self.keys, fresh=not self._here):
+            return self._apply()
+
+    def _apply(self) -> int:
         execute = self.connection.execute
         for key, register in self._outlived:
             execute(DELETE_CHANGE, (self.shape.name, key, register))
             if register in self.shape.kept:
                 execute(self.shape.clear((register,)), (key,))
         rows, changes = self._parameters()
-        for registers, parameters in rows.items():
+        for (here, registers), parameters in rows.items():
+            statement = self.shape.update(registers) if here else self.shape.upsert(registers)
             if len(parameters) == 1:
-                execute(self.shape.upsert(registers), parameters[0])
+                execute(statement, parameters[0])
             else:
-                self.connection.executemany(self.shape.upsert(registers), parameters)
+                self.connection.executemany(statement, parameters)
         if len(changes) == 1:
             execute(INSERT_CHANGE, changes[0])
         else:
             self.connection.executemany(INSERT_CHANGE, changes)
         return len(changes)
 
-    def _parameters(self) -> tuple[dict[tuple[str, ...], list[list[Any]]], list[tuple[Any, ...]]]:
-        name, kept = self.shape.name, self.shape.kept
-        rows: dict[tuple[str, ...], list[list[Any]]] = {}
+    def _parameters(self) -> tuple[dict[tuple[bool, tuple[str, ...]], list[list[Any]]], list[tuple[Any, ...]]]:
+        name, kept, here = self.shape.name, self.shape.kept, self._here
+        rows: dict[tuple[bool, tuple[str, ...]], list[list[Any]]] = {}
         changes: list[tuple[Any, ...]] = []
         for key, won in self._winners.items():
             newest = 0
@@ -158,10 +168,10 @@ class Batch:
                     newest = max(newest, hlc, -hlc)
             if newest:
                 row[1] = newest >> 16
-                registers = tuple(register for register in won if register in kept)
-                known = rows.get(registers)
+                statement = (key in here, tuple(register for register in won if register in kept))
+                known = rows.get(statement)
                 if known is None:
-                    rows[registers] = [row]
+                    rows[statement] = [row]
                 else:
                     known.append(row)
         return rows, changes

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from p2pqueue.replica.counting import counting
 from p2pqueue.replica.merged import stamp_text
 from p2pqueue.replica.reading import with_values
 from p2pqueue.replica.signing import body_of
@@ -150,7 +151,8 @@ def issue(writer: Writer, write: Write, author: bytes, names: dict[str, str]) ->
     writer.connection.execute(INSERT_CHANGE, change)
     if shape is not None and write.register in shape.kept:
         parameters: list[Any] = [write.key, abs(hlc) >> 16, *values, *shape.kept[write.register](stamp)]
-        writer.connection.execute(shape.upsert((write.register,)), parameters)
+        with counting(writer.connection, shape, (write.key,)):
+            writer.connection.execute(shape.upsert((write.register,)), parameters)
     writer.note(write.table, (write.key,))
 
 

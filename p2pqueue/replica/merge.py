@@ -131,7 +131,6 @@ def _merge_writes(writer: Writer, shape: Shape, writes: Sequence[Write], tally: 
     writer.note(shape.name, keys)
     if keys:
         drop_outranked(writer.connection, shape.name, keys)
-        writer.settle()
     writer.hlc = newest
 
 
@@ -231,4 +230,3 @@ def is_closed(connection: sqlite3.Connection, stamp: Stamp) -> bool:
 
 def _refused(write: Write, reason: str, *, lasting: bool = True) -> Refused:
     return Refused(write.table, write.key, write.register, write.stamp, write.seq, reason, lasting)
-

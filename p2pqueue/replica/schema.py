@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from p2pqueue import wire
-from p2pqueue.replica.statements import kept_columns, quote
+from p2pqueue.replica.statements import Shape, kept_columns, live_sql, quote
 from p2pqueue.replica.tables import Column, Derived, Register, Table
 
 _MADE = re.compile(r"\s*CREATE (?:TABLE|INDEX|UNIQUE INDEX|TRIGGER|VIEW) IF NOT EXISTS (\w+)", re.IGNORECASE)
@@ -100,9 +100,8 @@ def _create(table: Table) -> str:
     lines = [f"{quote(table.key)} TEXT NOT NULL PRIMARY KEY", "updated_at INTEGER NOT NULL DEFAULT 0"]
     for register in table.registers:
         lines += _register_columns(register)
-    lines += [f"{quote(name)} {kind} DEFAULT {default}" for name, kind, default in table.local]
     lines += [_derived_column(derived) for derived in table.derived]
-    return f"CREATE TABLE {quote(table.name)} (\n  " + ",\n  ".join(lines) + ") STRICT"
+    return f"CREATE TABLE {quote(table.name)} (\n  " + ",\n  ".join(lines) + ") STRICT" + (", WITHOUT ROWID" if table.compact else "")
 
 
 def _register_columns(register: Register) -> list[str]:
@@ -111,7 +110,8 @@ def _register_columns(register: Register) -> list[str]:
 
 
 def _derived_column(derived: Derived) -> str:
-    return f"{quote(derived.name)} {derived.type} GENERATED ALWAYS AS ({derived.sql}) VIRTUAL"
+    column = f"{quote(derived.name)} {derived.type}"
+    return column if derived.stored else f"{column} GENERATED ALWAYS AS ({derived.sql}) VIRTUAL"
 
 
 def _alter(connection: sqlite3.Connection, before: Table, table: Table) -> list[tuple[str, str]]:
@@ -124,12 +124,12 @@ def _alter(connection: sqlite3.Connection, before: Table, table: Table) -> list[
     for register in added:
         for column in _register_columns(register):
             connection.execute(f"ALTER TABLE {name} ADD COLUMN {column}")
-    for column_name, kind, default in table.local:
-        if column_name not in [each[0] for each in before.local]:
-            connection.execute(f"ALTER TABLE {name} ADD COLUMN {quote(column_name)} {kind} DEFAULT {default}")
     for derived in table.derived:
         if derived not in before.derived:
             connection.execute(f"ALTER TABLE {name} ADD COLUMN {_derived_column(derived)}")
+    stored = Shape(table).derive_all()
+    if stored:
+        connection.execute(stored)
     return [(table.name, register.name) for register in added]
 
 
@@ -142,7 +142,7 @@ def _detach(connection: sqlite3.Connection, table: str) -> None:
 def _attach(connection: sqlite3.Connection, table: Table) -> None:
     for statement in (*table.indexes, *_counters(table)):
         connection.execute(statement)
-    if _has_status(table):
+    if table.counted:
         connection.execute("DELETE FROM counts WHERE tbl = ?", (table.name,))
         connection.execute(
             f"INSERT INTO counts (tbl, status, n) SELECT ?, counted, count(*) FROM (SELECT {_counted(table, '')} AS counted "
@@ -151,60 +151,37 @@ def _attach(connection: sqlite3.Connection, table: Table) -> None:
         )
 
 
-def live_sql(table: Table, prefix: str = "") -> str:
-    """An SQL condition: the row has its creating register and is not deleted."""
-    condition = f"{prefix}{quote(table.creating.name + '_generation')} IS NOT NULL"
-    if "life" in table.registers_by_name:
-        condition += f" AND coalesce({prefix}{quote(table.registers_by_name['life'].columns[0].sql_name)}, 0) = 0"
-    return condition
-
-
-def _has_status(table: Table) -> bool:
-    names = {column.sql_name for register in table.registers for column in register.columns}
-    return "status" in names | {derived.name for derived in table.derived}
-
-
 def _counted(table: Table, prefix: str) -> str:
     return f"CASE WHEN {live_sql(table, prefix)} THEN {prefix}status END"
 
 
 def _counters(table: Table) -> list[str]:
-    if not _has_status(table):
+    """A row that goes for good is counted out by itself; `counting` keeps up with everything else."""
+    if not table.counted:
         return []
-    name, old, new = table.name, _counted(table, "OLD."), _counted(table, "NEW.")
-    more = f"INSERT INTO counts (tbl, status, n) VALUES ('{name}', NEW.status, 1) ON CONFLICT (tbl, status) DO UPDATE SET n = n + 1;"
-    less = f"UPDATE counts SET n = n - 1 WHERE tbl = '{name}' AND status = {old};"
-    more_if = (
-        f"INSERT INTO counts (tbl, status, n) SELECT '{name}', NEW.status, 1 WHERE {new} IS NOT NULL "
-        "ON CONFLICT (tbl, status) DO UPDATE SET n = n + 1;"
-    )
-    return [
-        f"CREATE TRIGGER {name}_counted_insert AFTER INSERT ON {quote(name)} WHEN {new} IS NOT NULL BEGIN {more} END",
-        f"CREATE TRIGGER {name}_counted_update AFTER UPDATE ON {quote(name)} WHEN {old} IS NOT {new} BEGIN {less} {more_if} END",
-        f"CREATE TRIGGER {name}_counted_delete AFTER DELETE ON {quote(name)} WHEN {old} IS NOT NULL BEGIN {less} END",
-    ]
+    less = f"UPDATE counts SET n = n - 1 WHERE tbl = '{table.name}' AND status = {_counted(table, 'OLD.')};"
+    return [f"CREATE TRIGGER {table.name}_counted_out AFTER DELETE ON {quote(table.name)} BEGIN {less} END"]
 
 
 def _to_body(table: Table) -> bytes:
     registers = [
         [r.name, [[c.name, c.type, c.stored] for c in r.columns], r.first, r.signed, r.creating, list(r.kept)] for r in table.registers
     ]
-    derived = [[d.name, d.type, d.sql] for d in table.derived]
-    local = [list(each) for each in table.local]
-    rest = [list(table.indexes), table.after_merge, table.ended, table.ended_at]
-    return wire.pack([table.name, table.key, registers, derived, local, *rest])
+    derived = [[d.name, d.type, d.sql, d.stored] for d in table.derived]
+    rest = [list(table.indexes), table.counted, table.compact, table.ended, table.ended_at]
+    return wire.pack([table.name, table.key, registers, derived, *rest])
 
 
 def _from_body(body: bytes) -> Table:
-    name, key, registers, derived, local, indexes, after_merge, ended, ended_at = wire.unpack(body)
+    name, key, registers, derived, indexes, counted, compact, ended, ended_at = wire.unpack(body)
     return Table(
         name,
         key,
         tuple(_register(*fields) for fields in registers),
         tuple(Derived(*fields) for fields in derived),
-        tuple(tuple(each) for each in local),
         tuple(indexes),
-        after_merge,
+        counted,
+        compact,
         ended,
         ended_at,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from p2pqueue.replica.derivation import NEWEST, Derivation
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.tables import Register, Table
 
@@ -51,38 +52,78 @@ class Shape:
         self.names = {register.name: tuple(column.name for column in register.columns) for register in table.registers}
         self.numeric = {register.name: _numeric(register) for register in table.registers}
         self._stored = {register.name: _stored(register) for register in table.registers}
+        self._derivation = Derivation(table, frozenset(name for names in self._stored.values() for name in names))
         self._texts: dict[tuple[str, tuple[str, ...]], str] = {}
         self.has_life = "life" in self.registers
+        live = f"SELECT status FROM {quote(table.name)} WHERE status IS NOT NULL AND {live_sql(table)} AND {quote(table.key)} "
+        self.select_status = live + "= ?"
+        self.select_statuses = live + "IN (SELECT value FROM json_each(?))"
 
     def upsert(self, registers: tuple[str, ...]) -> str:
         """Writes these registers of one row; parameters: key, newest time, then values and kept parts by register."""
-        return self._texts.get(("upsert", registers)) or self._make("upsert", registers)
+        return self._texts.get(("upsert", registers)) or self._keep("upsert", registers, self._upsert(registers))
+
+    def update(self, registers: tuple[str, ...]) -> str:
+        """As `upsert`, for a row that is known to be there: half the work."""
+        return self._texts.get(("update", registers)) or self._keep("update", registers, self._update(registers))
 
     def clear(self, registers: tuple[str, ...]) -> str:
         """Empties these registers of one row; parameter: key."""
-        return self._texts.get(("clear", registers)) or self._make("clear", registers)
+        return self._texts.get(("clear", registers)) or self._keep("clear", registers, self._clear(registers))
 
     def select(self, register: str) -> str:
         """Reads key and values of one register for the keys in a JSON array."""
-        return self._texts.get(("select", (register,))) or self._make("select", (register,))
+        return self._texts.get(("select", (register,))) or self._keep("select", (register,), self._select(register))
 
-    def _make(self, kind: str, registers: tuple[str, ...]) -> str:
-        table, key = quote(self.name), quote(self.table.key)
-        columns = [quote(name) for register in registers for name in self._stored[register]]
-        if kind == "upsert":
-            marks = ", ".join("?" * (len(columns) + 2))
-            updates = ", ".join(f"{column} = excluded.{column}" for column in columns)
-            text = (
-                f"INSERT INTO {table} ({', '.join([key, 'updated_at', *columns])}) VALUES ({marks}) ON CONFLICT ({key}) "
-                f"DO UPDATE SET updated_at = max(updated_at, excluded.updated_at), {updates}"
-            )
-        elif kind == "clear":
-            text = f"UPDATE {table} SET {', '.join(f'{column} = NULL' for column in columns)} WHERE {key} = ?"
-        else:
-            values = ", ".join([key, *(quote(column.sql_name) for column in self.registers[registers[0]].columns)])
-            text = f"SELECT {values} FROM {table} WHERE {key} IN (SELECT value FROM json_each(?))"
+    def derive_all(self) -> str:
+        """Computes the stored derived columns of all rows anew; empty where there are none."""
+        settings = ", ".join(f"{quote(name)} = {text}" for name, text in self._derivation.whole().items())
+        return settings and f"UPDATE {quote(self.name)} SET {settings}"
+
+    def _keep(self, kind: str, registers: tuple[str, ...], text: str) -> str:
         self._texts[kind, registers] = text
         return text
+
+    def _upsert(self, registers: tuple[str, ...]) -> str:
+        table, key = quote(self.name), quote(self.table.key)
+        given = self._given(registers)
+        fresh = {quote(name): text for name, text in (given | self._derivation.fresh({**given, NEWEST: "?2"})).items()}
+        return (
+            f"INSERT INTO {table} ({key}, {NEWEST}, {', '.join(fresh)}) VALUES (?1, ?2, {', '.join(fresh.values())}) "
+            f"ON CONFLICT ({key}) DO UPDATE SET {self._settings(given)}"
+        )
+
+    def _update(self, registers: tuple[str, ...]) -> str:
+        return f"UPDATE {quote(self.name)} SET {self._settings(self._given(registers))} WHERE {quote(self.table.key)} = ?1"
+
+    def _clear(self, registers: tuple[str, ...]) -> str:
+        given = {name: "NULL" for register in registers for name in self._stored[register]}
+        settings = ", ".join(f"{quote(name)} = {text}" for name, text in (given | self._derivation.changed(given)).items())
+        return f"UPDATE {quote(self.name)} SET {settings} WHERE {quote(self.table.key)} = ?"
+
+    def _select(self, register: str) -> str:
+        key = quote(self.table.key)
+        values = ", ".join([key, *(quote(column.sql_name) for column in self.registers[register].columns)])
+        return f"SELECT {values} FROM {quote(self.name)} WHERE {key} IN (SELECT value FROM json_each(?))"
+
+    def _given(self, registers: tuple[str, ...]) -> dict[str, str]:
+        names = [name for register in registers for name in self._stored[register]]
+        return {name: f"?{number}" for number, name in enumerate(names, 3)}
+
+    def _settings(self, given: dict[str, str]) -> str:
+        newest = f"max({NEWEST}, ?2)"
+        changed = self._derivation.changed({**given, NEWEST: newest})
+        return ", ".join([f"{NEWEST} = {newest}", *(f"{quote(name)} = {text}" for name, text in (given | changed).items())])
+
+
+def live_sql(table: Table, prefix: str = "") -> str:
+    """An SQL condition: the row has its creating register and is not deleted."""
+    if not any(register.creating for register in table.registers):
+        return "1"
+    condition = f"{prefix}{quote(table.creating.name + '_generation')} IS NOT NULL"
+    if "life" in table.registers_by_name:
+        condition += f" AND coalesce({prefix}{quote(table.registers_by_name['life'].columns[0].sql_name)}, 0) = 0"
+    return condition
 
 
 def _numeric(register: Register) -> tuple[tuple[int, type], ...]:

@@ -44,31 +44,35 @@ class Register:
 
 @dataclass(frozen=True)
 class Derived:
-    """A column computed by SQLite from the stored ones (a virtual generated column), in SQL."""
+    """A column computed from others, in SQL.
+
+    A stored one is written with every register that it depends on, and may be indexed; it may name `updated_at`
+    (milliseconds of the newest write). Any other is computed by SQLite when it is read.
+    """
 
     name: str
     type: ColumnType
     sql: str
+    stored: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """A replicated table: its name, its text key, its registers, and what SQLite derives from them.
+    """A replicated table: its name, its text key, its registers, and what is derived from them.
 
-    `local` are columns that never replicate, with their SQL default. `indexes` are whole statements.
-    `after_merge` is an SQL statement run for each batch of rows that a merge or a local write touched; it
-    finds their keys as `SELECT value FROM json_each(:keys)` and the wall time as `:now` (milliseconds).
-    `ended` is an SQL condition on a row: it has ended and may go after retention (a deleted row always may);
-    `ended_at` an SQL expression for its end in milliseconds.
+    `indexes` are whole statements. `counted` keeps a counter for each value of the column `status`. `compact`
+    keeps the rows in the order of their keys, without a second tree: for rows that are small and never searched
+    by anything else. `ended` is an SQL condition on a row: it has ended and may go after retention (a deleted row
+    always may); `ended_at` an SQL expression for its end in milliseconds.
     """
 
     name: str
     key: str
     registers: tuple[Register, ...]
     derived: tuple[Derived, ...] = ()
-    local: tuple[tuple[str, ColumnType, str], ...] = ()
     indexes: tuple[str, ...] = ()
-    after_merge: str = ""
+    counted: bool = False
+    compact: bool = False
     ended: str = "0"
     ended_at: str = "0"
     registers_by_name: dict[str, Register] = field(init=False, repr=False, compare=False, default_factory=dict)

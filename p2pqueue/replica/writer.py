@@ -6,7 +6,6 @@ back before it commits, since other processes of the same home write under the s
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -53,7 +52,6 @@ class Writer:
         self.touched: set[tuple[str, str]] = set()
         self.sign = sign
         self._fresh: set[str] = set()
-        self._unsettled: dict[str, set[str]] = {}
         self.author: bytes
         self.author, self.hlc, self.seq = connection.execute(_SELECT_OWN).fetchone()
         self._began = (self.author, self.hlc, self.seq)
@@ -126,24 +124,12 @@ class Writer:
         self.author, _, self.seq = mark
         self._fresh.clear()
 
-    def settle(self) -> None:
-        """Runs each touched table's `after_merge` now; it runs by itself before the commit."""
-        unsettled, self._unsettled = self._unsettled, {}
-        for table, keys in unsettled.items():
-            parameters = {"keys": json.dumps(list(keys)), "now": self.now}
-            self.connection.execute(self.shapes[table].table.after_merge, parameters)
-
     def note(self, table: str, keys: Iterable[str]) -> None:
         """Marks rows as touched."""
-        keys = list(keys)
         self.touched.update((table, key) for key in keys)
-        shape = self.shapes.get(table)
-        if shape is not None and shape.table.after_merge:
-            self._unsettled.setdefault(table, set()).update(keys)
 
     def finish(self) -> None:
         """Writes author, number and clock back; the caller commits."""
-        self.settle()
         execute = self.connection.execute
         author, hlc, seq = self._began
         if self.hlc != hlc:

@@ -54,7 +54,7 @@ class ClaimedJob:
 
     def run_id(self, author: bytes) -> str:
         """The key of this attempt's row in `runs`."""
-        return f"{self.key}/{author.hex()}"
+        return f"{self.key}/{author[:8].hex()}"
 
 
 How = Literal["succeeded", "failed", "retry", "crashed", "released", "cancelled", "lost"]
@@ -101,7 +101,6 @@ def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) 
         return []
     if any(put.values[0] == "queued" for put in jobs):  # what goes back to the queue may be claimed at once
         _write(writer, jobs, runs)
-        writer.settle()  # what waits for its retry is not ready any more
         jobs, runs = [], []
     wake_due(writer)
     claimed = _claim(writer, taker, slots, {ending.job.job_id for ending in endings}, jobs, runs)
@@ -226,8 +225,9 @@ def _step(writer: Writer, state: JobState, ending: Ending) -> Transition | Refus
 
 
 def _crashed_before(connection: sqlite3.Connection, job: ClaimedJob) -> bool:
-    query = "SELECT metadata FROM runs WHERE job_id = ? AND attempt < ? AND id LIKE ? ORDER BY started_at DESC LIMIT 1"
-    row = connection.execute(query, (job.job_id, job.attempt, f"{job.job_id}/{job.holder.generation}/%")).fetchone()
+    query = "SELECT metadata FROM runs WHERE id > ? AND id < ? AND attempt < ? ORDER BY started_at DESC LIMIT 1"
+    generation = f"{job.job_id}/{job.holder.generation}"
+    row = connection.execute(query, (f"{generation}/", f"{generation}0", job.attempt)).fetchone()
     return row is not None and row[0] == CRASHED
 
 
