@@ -66,7 +66,7 @@ def live_writes(
     if len(rows) < limit:
         newest: list[tuple[Any, ...]] = []
         for author in wanted:
-            newest += _author_rows(connection, author, above.get(author, 0), covered[author], limit - len(rows))
+            newest += _author_rows(connection, author, above.get(author, 0), covered[author], limit - len(rows) + len(listed))
         newest.sort(key=lambda row: (abs(row[6]), row[8]), reverse=True)
         rows += [row for row in newest if (row[7], row[8], row[0], row[1], row[2]) not in listed][: limit - len(rows)]
     found = with_values(connection, shapes, rows)
