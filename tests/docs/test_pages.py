@@ -102,7 +102,7 @@ def test_every_command_that_a_page_shows_exists_with_its_options(name: str) -> N
     everywhere = {spelling for option in cli.params for spelling in option.opts}
     for line in re.findall(r"^    (p2pqueue .+)$", PAGES[name].read_text(), re.MULTILINE):
         for part in line.split("#")[0].split(" && "):
-            check_typed(part.split(" -- ")[0].split(), known, everywhere, f"{name}: {line}")
+            check_typed(re.split(r" -- | \| ", part)[0].split(), known, everywhere, f"{name}: {line}")
 
 
 def check_typed(words: list[str], known: dict[str, set[str]], everywhere: set[str], where: str) -> None:
