@@ -24,6 +24,11 @@ from p2pqueue.private import FILE_MODE, in_words, make_private_dir, sync_dir
 
 BATCH_SIZE: Final = 32 * 1024**2  # bytes that become durable together
 
+ADD_SHARD: Final = """
+INSERT INTO stored (address, size, body) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body  -- it had rotted
+"""
+
 
 @dataclass(frozen=True)
 class _Temporary:
@@ -55,7 +60,7 @@ class Batch:
             temporary.file.close()
             temporary.path.unlink(missing_ok=True)
         if not self._ended:
-            self._catalogue.write(self._forget)
+            self._catalogue.free(self._forget)
 
     def add(self, shard: Shard) -> None:
         """Takes a shard in, and writes when enough came together. Raises `DiskFull`."""
@@ -91,7 +96,7 @@ class Batch:
         def publish(connection: sqlite3.Connection) -> int:
             root = self._touch(connection)
             self._rename()
-            connection.executemany("INSERT INTO stored VALUES (?, ?, ?) ON CONFLICT DO NOTHING", rows)
+            connection.executemany(ADD_SHARD, rows)
             connection.executemany("INSERT INTO holds VALUES (?, ?) ON CONFLICT DO NOTHING", [(root, row[0]) for row in rows])
             if ending is not None:
                 ending(connection, root)

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
-from p2pqueue.errors import DamagedHome, DiskFull, HomeBusy, NewerDatabase, P2PQueueError, ReadOnlyHome
-from p2pqueue.private import FILE_MODE, in_words, make_private_dir
+from p2pqueue.errors import DamagedHome, DiskFull, HomeBusy, NewerDatabase, P2PQueueError, ReadOnlyHome, WorldError
+from p2pqueue.private import FILE_MODE, in_words, make_private_dir, write_private
 
 VERSION: Final = 1
+SPARE_SIZE: Final = 512 * 1024  # bytes: more than the log grows by when thousands of rows are deleted
 BUSY_TIMEOUT: Final = 20.0  # seconds that a write waits for those of other processes
 
 SCHEMA: Final = """
@@ -93,6 +94,7 @@ class Catalogue:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._spare = path.with_suffix(".spare")
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._pid = os.getpid()
@@ -105,21 +107,30 @@ class Catalogue:
     def write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Runs a short function in a transaction that is durable on return; any exception takes it back."""
         with self._lock, self._worded():
+            return _transact(self._opened(), fn)
+
+    def free(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """The same for a function that frees room. It works on a full disk too: room for its own rows is kept for that.
+
+        The function may run twice.
+        """
+        with self._lock, self._worded():
             connection = self._opened()
             try:
                 return _transact(connection, fn)
             except sqlite3.OperationalError as error:
                 if _code(error) != _FULL:
                     raise
-                # A checkpointed log is written again from its beginning, which takes no new space: freeing always works.
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                self._spare.unlink(missing_ok=True)
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # then the log is written again from its beginning
                 return _transact(connection, fn)
 
     def compact(self) -> None:
-        """Gives free pages back to the disk; the log keeps its size, so that a full disk doesn't stop the next freeing."""
+        """Gives free pages back to the disk."""
         with self._lock, self._worded():
             self._opened().execute("PRAGMA incremental_vacuum").fetchall()
             self._opened().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._keep_spare()
 
     def close(self) -> None:
         """Closes the database; a later use opens it again."""
@@ -127,6 +138,9 @@ class Catalogue:
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.close()
             self._connection = None
+
+    def __del__(self) -> None:
+        self.close()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is not None and self._pid == os.getpid():
@@ -144,7 +158,17 @@ class Catalogue:
             connection.close()
             raise
         self._connection, self._pid = connection, os.getpid()
+        self._keep_spare()
         return connection
+
+    def _keep_spare(self) -> None:
+        """Sets room aside for `free`; on a disk that has none, the next sweep tries again."""
+        if self._spare.exists():
+            return
+        try:
+            write_private(self._spare, os.urandom(SPARE_SIZE), replace=False)
+        except (FileExistsError, WorldError):
+            pass
 
     @contextlib.contextmanager
     def _worded(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from p2pqueue.errors import BadShard, DiskFull, MisuseError, WorldError
-from p2pqueue.payload.names import LONGEST, safe_name
+from p2pqueue.payload.names import LONGEST, distinct_names, safe_name
 from p2pqueue.payload.plain import absolute, shown
 
 
@@ -24,9 +24,9 @@ def target_of(path: str | os.PathLike[str], name: str) -> Path:
     target = Path(os.path.realpath(absolute(path)))  # a link to a file is followed, never replaced
     separators = (os.sep, os.altsep) if os.altsep else (os.sep,)
     if target.is_dir() or text.endswith(separators):
-        target = Path(os.path.realpath(target / safe_name(name)))
-        if target.parent != Path(os.path.realpath(absolute(path))):
-            raise MisuseError(f"{shown(str(path))}/{safe_name(name)} is a link that leads elsewhere; name the file to write")
+        target /= _free_spelling(target, name)
+        if target.is_symlink():
+            raise MisuseError(f"{shown(str(target))} is a link that leads elsewhere; name the file to write")
     if target.exists() and not stat.S_ISREG(target.stat().st_mode):
         raise MisuseError(f"{shown(str(target))} is no regular file, so it isn't replaced; read the file's `chunks` instead")
     return target
@@ -56,6 +56,16 @@ def save(pieces: Iterable[bytes | memoryview], target: Path, *, content: bytes |
             raise
     except OSError as error:
         raise _in_words(error, target) from error
+
+
+def _free_spelling(folder: Path, name: str) -> str:
+    """The name as the rule writes it, unless this folder takes that for another name that is there (É for é, or its other form)."""
+    mapped = safe_name(name)
+    if os.path.lexists(folder / mapped):
+        taken = os.listdir(folder)
+        if mapped not in taken:
+            return distinct_names([name], taken=taken)[0]
+    return mapped
 
 
 def _write(descriptor: int, piece: memoryview) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from p2pqueue.errors import MisuseError
+from p2pqueue.errors import MisuseError, PayloadUnavailable, PeerError
 from p2pqueue.home import Home
 from p2pqueue.payload import holdings, outputs, saving
 from p2pqueue.payload.batch import Batch
@@ -146,7 +146,9 @@ class Shelf:
     def remove(self, capability: str) -> int:
         """Forgets a file, unless several files name it as one of theirs, and tells how many bytes that freed."""
         root = parse_capability(capability)
-        return self._catalogue.write(lambda connection: holdings.remove(connection, self._store, root))
+        freed = self._catalogue.free(lambda connection: holdings.remove(connection, self._store, root))
+        self._catalogue.compact()
+        return freed
 
     def sweep(self, live: Iterable[str]) -> int:
         """Frees what neither these capabilities nor anything in the making needs, and tells how many bytes that freed.
@@ -175,12 +177,19 @@ class Shelf:
 
     def _refer(self, file: io.FileIO, identity: FileIdentity, name: str, ingest: Ingest, *, owned: bool = False) -> Stored:
         known = holdings.find_known(self._catalogue, identity, name)
-        if known is not None:
+        if known is not None and self._is_described(known.capability):
             return known
         settle(identity)
         with Batch(self._store, self._catalogue, limited=False) as batch:
             manifest = seal_file(file, identity, name, ingest)
             return publish(batch, manifest, self._space_key, source=identity, owned=owned)
+
+    def _is_described(self, capability: str) -> bool:
+        try:
+            self.describe(capability)
+        except (PayloadUnavailable, PeerError):
+            return False
+        return True
 
     def _reader(self) -> Reader:
         return Reader(self._store, self._catalogue, self._space_key)

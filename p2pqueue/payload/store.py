@@ -133,7 +133,7 @@ class ShardStore:
             self.remove_unneeded(connection, [address])
             return True
 
-        if self._catalogue.write(drop):
+        if self._catalogue.free(drop):
             _log.warning("shard %s was damaged on this disk and is dropped; another copy will be looked for", address.hex())
 
     def _existing_folder(self) -> Path:

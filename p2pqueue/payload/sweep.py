@@ -6,11 +6,12 @@ was made within the last hour. Shards are removed before their rows are written,
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -40,9 +41,9 @@ def sweep(catalogue: Catalogue, store: ShardStore, outputs: Path, live: Iterable
     """Removes what neither the manifests of these addresses nor a temporary root needs; tells how many bytes that freed."""
     roots = [(address,) for address in live]
     freed = _remove_all_shards(catalogue, store, roots)  # before anything that needs room for its own rows
-    catalogue.write(_expire_roots)
+    catalogue.free(_expire_roots)
     freed += _remove_all_shards(catalogue, store, roots)
-    freed += catalogue.write(lambda connection: _remove_files(connection, roots))
+    freed += catalogue.free(lambda connection: _remove_files(connection, roots))
     freed += _remove_strays(catalogue, store, outputs)
     catalogue.compact()
     return freed
@@ -62,7 +63,7 @@ def remove_sources(connection: sqlite3.Connection) -> int:
 def _remove_all_shards(catalogue: Catalogue, store: ShardStore, roots: list[tuple[bytes]]) -> int:
     freed = 0
     while True:
-        removed, size = catalogue.write(lambda connection: _remove_shards(connection, store, roots))
+        removed, size = catalogue.free(lambda connection: _remove_shards(connection, store, roots))
         freed += size
         if removed < ONE_BATCH:
             return freed
@@ -101,47 +102,57 @@ def _expire_roots(connection: sqlite3.Connection) -> None:
 
 def _remove_strays(catalogue: Catalogue, store: ShardStore, outputs: Path) -> int:
     """Removes files that a killed process left: temporary ones, and those whose row never came to be."""
-    now, freed = time.time(), 0
-    for entry in _entries(store.folder):
-        age = now - entry.stat(follow_symlinks=False).st_mtime
-        temporary = _TEMPORARY.fullmatch(entry.name)
+    freed = 0
+    for path, age in _aged(store.folder):
+        temporary = _TEMPORARY.fullmatch(path.name)
         if temporary is not None and (age > ROOT_AGE or (age > DEAD_AGE and not _is_alive(int(temporary[1])))):
-            freed += entry.stat(follow_symlinks=False).st_size
-            os.unlink(entry.path)
-        elif _SHARD.fullmatch(entry.name) and age > ROOT_AGE:
-            freed += catalogue.write(lambda connection, entry=entry: _remove_rowless(connection, entry))  # type: ignore[misc]
+            freed += _remove(path)
+        elif _SHARD.fullmatch(path.name) and age > ROOT_AGE:
+            freed += catalogue.free(functools.partial(_remove_rowless, path))
     owned = catalogue.read(lambda c: c.execute("SELECT path FROM sources WHERE owned").fetchall())
     known = {Path(os.fsdecode(row[0])).parent.name for row in owned}
-    for entry in _entries(outputs):
-        if entry.name not in known and now - entry.stat(follow_symlinks=False).st_mtime > ROOT_AGE:
-            freed += sum(_remove_output(Path(inner.path)) for inner in _entries(Path(entry.path)))
+    for folder, age in _aged(outputs):
+        if folder.name not in known and age > ROOT_AGE:
+            freed += sum(_remove_output(path) for path, _ in _aged(folder))
     return freed
 
 
-def _remove_rowless(connection: sqlite3.Connection, entry: os.DirEntry[str]) -> int:
-    if connection.execute("SELECT 1 FROM stored WHERE address = ?", (bytes.fromhex(entry.name),)).fetchone() is not None:
-        return 0
-    size = entry.stat(follow_symlinks=False).st_size
-    Path(entry.path).unlink(missing_ok=True)
-    return size
+def _remove_rowless(path: Path, connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT 1 FROM stored WHERE address = ?", (bytes.fromhex(path.name),)).fetchone()
+    return _remove(path) if row is None else 0
 
 
 def _remove_output(path: Path) -> int:
+    size = _remove(path)
+    try:
+        path.parent.rmdir()  # each output has a folder of its own
+    except OSError:
+        pass
+    return size
+
+
+def _remove(path: Path) -> int:
     try:
         size = path.lstat().st_size
         path.unlink()
-        path.parent.rmdir()  # each output has a folder of its own
-    except OSError:
+    except OSError:  # another process was first
         return 0
     return size
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _aged(folder: Path) -> Iterator[tuple[Path, float]]:
+    """What lies in a folder, and since how many seconds; what is gone meanwhile is left out."""
+    now = time.time()
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        path = folder / name
+        try:
+            yield path, now - path.lstat().st_mtime
+        except OSError:
+            continue
 
 
 def _is_alive(pid: int) -> bool:
