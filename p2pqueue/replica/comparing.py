@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from p2pqueue import wire
 from p2pqueue.replica.digest import Digests, bucket_of
 from p2pqueue.replica.reading import row_writes
-from p2pqueue.replica.schema import live_sql
 from p2pqueue.replica.stamp import Stamp
-from p2pqueue.replica.statements import Shape, quote
+from p2pqueue.replica.statements import Shape, live_sql, quote
 from p2pqueue.replica.write import Write
 
 _PART = "c.generation, c.rank, c.claim, c.hlc, c.author"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.replica.merged import RowRef
-from p2pqueue.replica.schema import live_sql
-from p2pqueue.replica.statements import Shape, quote
+from p2pqueue.replica.statements import Shape, live_sql, quote
 from p2pqueue.replica.system import SYSTEM_TABLES
 
 if TYPE_CHECKING:
@@ -81,10 +80,14 @@ def _ended_keys(connection: sqlite3.Connection, shape: Shape, before: int, now: 
     ended_at = f"CASE WHEN {deleted} THEN updated_at ELSE ({table.ended_at}) END"
     # An end in the future by this device's clock counts from when it was first seen here.
     query = (
-        f"SELECT {key} FROM {quote(table.name)} LEFT JOIN endings ON endings.tbl = ? AND endings.key = {quote(table.name)}.{key} "
-        f"WHERE {quote(shape.creating + '_generation')} IS NOT NULL AND ({deleted} OR ({table.ended})) "
-        f"AND min({ended_at}, coalesce(endings.seen, {ended_at})) < ? AND {_COUNTED} {_named(table.name, shape)} LIMIT ?"
-    ).replace("{table}", quote(table.name)).replace("{key}", key)
+        (
+            f"SELECT {key} FROM {quote(table.name)} LEFT JOIN endings ON endings.tbl = ? AND endings.key = {quote(table.name)}.{key} "
+            f"WHERE {quote(shape.creating + '_generation')} IS NOT NULL AND ({deleted} OR ({table.ended})) "
+            f"AND min({ended_at}, coalesce(endings.seen, {ended_at})) < ? AND {_COUNTED} {_named(table.name, shape)} LIMIT ?"
+        )
+        .replace("{table}", quote(table.name))
+        .replace("{key}", key)
+    )
     _note_future_ends(connection, shape, deleted, ended_at, now)
     return [row[0] for row in connection.execute(query, (table.name, before, table.name, shape.creating, limit))]
 
