@@ -58,7 +58,7 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
         try:
             os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             _fill(source, partial)
-            os.link(partial, target)  # unlike a rename it fails where the name is taken
+            _name(partial, target)
             sync_dir(target.parent)
         finally:
             with suppress(FileNotFoundError):
@@ -67,6 +67,17 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
         raise MisuseError(f"{target} is there already; choose another name or remove it") from error
     except OSError as error:
         raise os_words(error, target) from error
+
+
+def _name(partial: Path, target: Path) -> None:
+    try:
+        os.link(partial, target)  # unlike a rename it fails where the name is taken
+    except FileExistsError:
+        raise
+    except OSError:  # a stick's file system has no links
+        if target.exists():
+            raise FileExistsError(target) from None
+        os.rename(partial, target)
 
 
 def _fill(source: sqlite3.Connection, partial: Path) -> None:

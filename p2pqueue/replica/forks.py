@@ -102,9 +102,14 @@ def fork(writer: Writer) -> bytes:
     writer.author, writer.seq = new, 0
     introduce(writer)
     rows = connection.execute(f"SELECT {_CHANGE} FROM changes WHERE author = ? AND seq > ? ORDER BY seq", (old, floor)).fetchall()
-    reissue(writer, with_values(connection, writer.shapes, [row for row in rows if (row[0], row[2]) != ("authors", "author")]), new)
+    reissue(writer, with_values(connection, writer.shapes, [row for row in rows if not _names_another(writer, *row[:3])]), new)
     writer.put("authors", old.hex(), "closed", {"last": last})
     return new
+
+
+def _names_another(writer: Writer, table: str, key: str, register: str) -> bool:
+    """Rows that say who another author or device is stay as they are signed: by that one."""
+    return (table, register) == ("authors", "author") or ((table, register) == ("devices", "cert") and key != writer.device_id)
 
 
 def acknowledged(writer: Writer, author: bytes) -> int:

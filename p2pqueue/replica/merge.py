@@ -61,7 +61,20 @@ def merge(writer: Writer, writes: Sequence[Write], *, repair: bool = False) -> M
             by_table.setdefault(write.table, []).append(write)
     for table in sorted(by_table, key=lambda name: _SYSTEM_ORDER.get(name, len(_SYSTEM_ORDER))):
         _merge_table(writer, table, by_table[table], tally, heads if repair else None)
+    _merge_late(writer, by_table, tally)
     return Merged(tally.applied, tally.counted, tally.ignored, tuple(tally.refused), tuple(tally.aside), frozenset(writer.touched))
+
+
+def _merge_late(writer: Writer, by_table: dict[str, list[Write]], tally: _Tally) -> None:
+    """Tries again what came before the key of its author, in the same batch."""
+    early = {(each.table, each.author, each.seq) for each in tally.refused if each.reason == UNKNOWN_AUTHOR}
+    if not early or not by_table.keys() & {"authors", "devices"}:
+        return
+    tally.refused = [each for each in tally.refused if each.reason != UNKNOWN_AUTHOR]
+    for table, writes in by_table.items():
+        again = [write for write in writes if (table, write.stamp.author, write.seq) in early]
+        if again:
+            _merge_table(writer, table, again, tally, None)
 
 
 def malformed(write: Write) -> str | None:

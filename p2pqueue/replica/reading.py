@@ -17,8 +17,7 @@ from p2pqueue.replica.system import SYSTEM_TABLES
 from p2pqueue.replica.write import Head, Write
 
 _CHANGE = "tbl, key, register, generation, rank, claim, hlc, author, seq, body, signature"
-_SYSTEM = "'devices', 'authors', 'standings', 'space', 'keys'"
-_SYSTEM_ORDER = {table.name: index for index, table in enumerate(SYSTEM_TABLES)}
+_SYSTEM = ", ".join(f"'{table.name}'" for table in SYSTEM_TABLES)
 
 
 def heads(connection: sqlite3.Connection) -> dict[bytes, Head]:
@@ -116,7 +115,16 @@ def _write(row: Sequence[Any], values: Mapping[tuple[str, str, str], tuple[Any, 
 def _system_rows(connection: sqlite3.Connection, above: Mapping[bytes, int], covered: Mapping[bytes, Spans]) -> list[tuple[Any, ...]]:
     rows = connection.execute(f"SELECT {_CHANGE} FROM changes WHERE tbl IN ({_SYSTEM}) AND verified = 1").fetchall()
     wanted = [row for row in rows if row[7] in covered and row[8] > above.get(row[7], 0) and row[8] not in covered[row[7]]]
-    return sorted(wanted, key=lambda row: (_SYSTEM_ORDER[row[0]], row[1], row[2]))
+    devices = dict(connection.execute("SELECT author, device FROM authors"))
+    return sorted(wanted, key=lambda row: (_trust_order(row, devices), abs(row[6]), row[8]))
+
+
+def _trust_order(row: Sequence[Any], devices: Mapping[str, str]) -> int:
+    """Where a row stands in the chain of keys: a receiver can check each as it comes."""
+    table, key, register, author = row[0], row[1], row[2], row[7].hex()
+    if (table, register) == ("devices", "cert"):
+        return 0 if devices.get(author) == key else 2
+    return 1 if (table, register) == ("authors", "author") else 3
 
 
 def _author_rows(connection: sqlite3.Connection, author: bytes, above: int, covered: Spans, limit: int) -> list[tuple[Any, ...]]:

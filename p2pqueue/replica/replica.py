@@ -178,8 +178,7 @@ class Replica(Database):
     def acknowledge(self, peer: str, seq: int) -> None:
         """Notes that a peer has everything of the own author up to a number."""
         query = (
-            "INSERT INTO acks (peer, author, seq) VALUES (?, ?, ?) "
-            "ON CONFLICT (peer, author) DO UPDATE SET seq = max(seq, excluded.seq)"
+            "INSERT INTO acks (peer, author, seq) VALUES (?, ?, ?) ON CONFLICT (peer, author) DO UPDATE SET seq = max(seq, excluded.seq)"
         )
         with self._transaction() as writer:
             self.connection.execute(query, (peer, writer.author, seq))
@@ -268,4 +267,3 @@ class Replica(Database):
 
     def __enter__(self) -> Replica:
         return self
-
