@@ -39,8 +39,8 @@ class Access:
     _opened: _Opened | None
     _follower: Follower | None
 
-    def __init__(self, home: Home | None) -> None:
-        self._wanted_home = home
+    def __init__(self, home: str | os.PathLike[str] | Home | None) -> None:
+        self._wanted_home = home if isinstance(home, Home) or home is None else Home.find(os.fspath(home))
         self._reset()
         _all.add(self)
 

@@ -6,17 +6,26 @@ where they lie, and sealed later by the node. What comes out is a `NewJob` for t
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
+from p2pqueue.jobs import ledger, local
 from p2pqueue.jobs.arguments import encode
-from p2pqueue.jobs.ledger import NewFile, NewJob
+from p2pqueue.jobs.handle import Job
+from p2pqueue.jobs.ledger import EnqueuedJob, NewFile, NewJob
 from p2pqueue.jobs.options import EnqueueOptions, TaskOptions
+from p2pqueue.jobs.waiting import EXEC_TASK
 
 if TYPE_CHECKING:
     from p2pqueue.jobs.access import Access
     from p2pqueue.payload.file import File
+    from p2pqueue.replica.writer import Writer
+
+BATCH: Final = 1000  # jobs in one transaction of a bulk
+
+_log = logging.getLogger(__name__)
 
 
 def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: EnqueueOptions, declared: TaskOptions) -> NewJob:
@@ -42,6 +51,35 @@ def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: Enqu
         manifest=manifest,
         space=access.identity.space_id,
     )
+
+
+def enqueue_unknown(access: Access, task: str, args: Mapping[str, Any], *, queue: str, options: EnqueueOptions) -> Job[Any]:
+    """Makes a job of a task that this program doesn't have; warns in the log where no device here ever had it."""
+    new = prepare(access, task, args, options=options, declared=TaskOptions(queue=queue))
+    made, known = access.write(lambda writer: (ledger.enqueue(writer, new), local.known_tasks(writer.connection)))
+    if task not in known and task != EXEC_TASK:
+        _log.warning("no device has had the task %r yet; job %s waits for one", task, made.id)
+    return Job(access, made.id)
+
+
+def writing(new: NewJob) -> Callable[[Writer], EnqueuedJob]:
+    """The transaction that makes one job."""
+    return lambda writer: ledger.enqueue(writer, new)
+
+
+def batches(jobs: list[NewJob]) -> Iterator[Callable[[Writer], list[EnqueuedJob]]]:
+    """The transactions that make many jobs, in their order."""
+    for start in range(0, len(jobs), BATCH):
+        yield _writing_many(jobs[start : start + BATCH])
+
+
+def job(access: Access, made: EnqueuedJob) -> Job[Any]:
+    """The handle of a job that was made."""
+    return Job(access, made.id)
+
+
+def _writing_many(jobs: list[NewJob]) -> Callable[[Writer], list[EnqueuedJob]]:
+    return lambda writer: ledger.enqueue_many(writer, jobs)
 
 
 def _take_in(access: Access, parameter: str, file: File) -> NewFile:

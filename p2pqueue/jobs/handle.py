@@ -16,8 +16,6 @@ from p2pqueue.jobs.watching import Progress as Progress
 from p2pqueue.jobs.watching import Watch, await_end, wait_for_end
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from p2pqueue.jobs.access import Access
 
 R_co = TypeVar("R_co", covariant=True)
@@ -211,23 +209,6 @@ class Job(Generic[R_co]):
 
     def _value(self, outcome: Outcome) -> R_co:
         return cast("R_co", outcome.value(self._access))
-
-
-def find(access: Access, prefix: str) -> Job[Any]:
-    """The job whose id begins so. Raises `NoSuchJob` and `AmbiguousId`."""
-    return Job(access, access.read(_finder(prefix)))
-
-
-async def afind(access: Access, prefix: str) -> Job[Any]:
-    """As `find`, without blocking the loop."""
-    return Job(access, await access.aread(_finder(prefix)))
-
-
-def _finder(prefix: str) -> Any:
-    def find_id(connection: sqlite3.Connection) -> str:
-        return rows.find(connection, prefix).id
-
-    return find_id
 
 
 def _attempt(run: rows.RunRow) -> Attempt:

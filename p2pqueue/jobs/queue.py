@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
 
-from p2pqueue.errors import ArgumentError, ConfigError
-from p2pqueue.home import Home
-from p2pqueue.jobs import ledger, local, rows
-from p2pqueue.jobs.access import Access
-from p2pqueue.jobs.backoff import seconds
-from p2pqueue.jobs.enqueueing import prepare
-from p2pqueue.jobs.handle import Job, afind, find
-from p2pqueue.jobs.options import EnqueueOption, EnqueueOptions, TaskOption, TaskOptions, declared
-from p2pqueue.jobs.outcome import open_file
+from p2pqueue.errors import ConfigError
+from p2pqueue.jobs.options import EnqueueOption, EnqueueOptions, TaskOption, declared
 from p2pqueue.jobs.task import AsyncTask, SyncTask, Task, TaskDecorator, make_task
-from p2pqueue.jobs.waiting import EXEC_TASK
 
 if TYPE_CHECKING:
+    from p2pqueue.home import Home
+    from p2pqueue.jobs.access import Access
+    from p2pqueue.jobs.handle import Job
     from p2pqueue.node import Node
     from p2pqueue.payload.file import File
+
+# What opens a home, and asyncio, are imported where they are used: a worker process only declares tasks.
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,8 +30,7 @@ R = TypeVar("R")
 Duration = float | timedelta
 
 _NAME: Final = re.compile(r"[\w.:-]{1,128}")
-
-_log = logging.getLogger(__name__)
+_EXEC: Final = "exec"  # the task of `p2pqueue exec`
 
 
 class Queue:
@@ -52,10 +46,23 @@ class Queue:
     def __init__(self, name: str = "default", *, home: str | os.PathLike[str] | Home | None = None) -> None:
         self.name = _checked("queue", name)
         self.tasks: dict[str, Task[..., Any]] = {}
-        self.access = Access(home if isinstance(home, Home) or home is None else Home.find(Path(home)))
+        self._home = home
+        self._access: Access | None = None
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
+
+    @property
+    def access(self) -> Access:
+        """The program's way to the home."""
+        if self._access is None:
+            from p2pqueue.jobs.access import Access
+
+            with self._lock:
+                if self._access is None:
+                    self._access = Access(self._home)
+        return self._access
 
     # -- tasks ------------------------------------------------------------------------------------------------
 
@@ -97,24 +104,27 @@ class Queue:
         """
         if task in self.tasks:
             return self.tasks[task].options(**options).enqueue(**(args or {}))
-        asked = EnqueueOptions().changed(options)
-        new = prepare(self.access, task, args or {}, options=asked, declared=TaskOptions(queue=self.name))
-        made, known = self.access.write(lambda writer: (ledger.enqueue(writer, new), local.known_tasks(writer.connection)))
-        if task not in known and task != EXEC_TASK:
-            _log.warning("no device has had the task %r yet; job %s waits for one", task, made.id)
-        return Job(self.access, made.id)
+        from p2pqueue.jobs.enqueueing import enqueue_unknown
+
+        return enqueue_unknown(self.access, task, args or {}, queue=self.name, options=EnqueueOptions().changed(options))
 
     async def aenqueue(self, task: str, args: Mapping[str, Any] | None = None, /, **options: Unpack[EnqueueOption]) -> Job[Any]:
         """As `enqueue`, without blocking the loop."""
-        return await asyncio.to_thread(lambda: self.enqueue(task, args, **options))
+        if task in self.tasks:
+            return await self.tasks[task].options(**options).aenqueue(**(args or {}))
+        return await _in_thread(lambda: self.enqueue(task, args, **options))
 
     def get(self, job_id: str) -> Job[Any]:
         """The job of that id, or whose id alone begins so. Raises `NoSuchJob` and `AmbiguousId`."""
-        return find(self.access, job_id)
+        from p2pqueue.jobs import finding
+
+        return finding.find(self.access, job_id)
 
     async def aget(self, job_id: str) -> Job[Any]:
         """As `get`, without blocking the loop."""
-        return await afind(self.access, job_id)
+        from p2pqueue.jobs import finding
+
+        return await finding.afind(self.access, job_id)
 
     def jobs(
         self, *, status: str | None = None, task: str | Task[..., Any] | None = None, device: str | None = None,
@@ -128,20 +138,28 @@ class Queue:
         :param since: moment, or seconds ago, after which they were enqueued; default all.
         :param limit: most to give; default 50; None for all.
         """
-        wanted = _filter(self.name, status, task, device, since, limit)
-        return [Job(self.access, row.id) for row in self.access.read(lambda connection: rows.select(connection, wanted))]
+        from p2pqueue.jobs import finding
+
+        name = task.name if isinstance(task, Task) else task
+        wanted = finding.asked(self.name, status=status, task=name, device=device, since=since, limit=limit)
+        return finding.select(self.access, wanted)
 
     async def ajobs(
         self, *, status: str | None = None, task: str | Task[..., Any] | None = None, device: str | None = None,
         since: datetime | Duration | None = None, limit: int | None = 50,
     ) -> list[Job[Any]]:  # fmt: skip
         """As `jobs`, without blocking the loop."""
-        wanted = _filter(self.name, status, task, device, since, limit)
-        return [Job(self.access, row.id) for row in await self.access.aread(lambda connection: rows.select(connection, wanted))]
+        from p2pqueue.jobs import finding
+
+        name = task.name if isinstance(task, Task) else task
+        wanted = finding.asked(self.name, status=status, task=name, device=device, since=since, limit=limit)
+        return await finding.aselect(self.access, wanted)
 
     def counts(self) -> dict[str, int]:
         """How many jobs of the whole space have each status."""
-        return self.access.read(rows.counts)
+        from p2pqueue.jobs import finding
+
+        return finding.counts(self.access)
 
     def cancel(self, job_id: str) -> None:
         """Ends a job; see `Job.cancel`."""
@@ -190,12 +208,14 @@ class Queue:
 
         A file below 64 MiB, or any with `copy=True`, is kept sealed; a larger one is served from where it lies.
         """
+        from p2pqueue.jobs.outcome import open_file
+
         stored = self.access.shelf.ingest(path, copy=copy, name=name)
         return open_file(self.access.shelf, stored.capability)
 
     async def ashare(self, path: str | os.PathLike[str], *, copy: bool | None = None, name: str | None = None) -> File:
         """As `share`, without blocking the loop."""
-        return await asyncio.to_thread(lambda: self.share(path, copy=copy, name=name))
+        return await _in_thread(lambda: self.share(path, copy=copy, name=name))
 
     def node(self, **settings: Any) -> Node:
         """The node of this home inside the program, with this queue's tasks: `async with queue.node(slots=2): …`.
@@ -210,11 +230,12 @@ class Queue:
 
     def close(self) -> None:
         """Closes what the program has open of the home; the next use opens it again."""
-        self.access.close()
+        if self._access is not None:
+            self._access.close()
 
     async def aclose(self) -> None:
         """As `close`, without blocking the loop."""
-        await asyncio.to_thread(self.close)
+        await _in_thread(self.close)
 
     def __enter__(self) -> Queue:
         return self
@@ -241,28 +262,10 @@ def _place(module_name: str, module: ModuleType, name: str) -> str | None:
     return None if path is None else os.path.abspath(path)
 
 
-def _filter(
-    queue: str, status: str | None, task: str | Task[..., Any] | None, device: str | None, since: datetime | Duration | None,
-    limit: int | None,
-) -> rows.JobFilter:  # fmt: skip
-    status = "cancelled" if status == "canceled" else status
-    if status is not None and status not in rows.STATUSES:
-        raise ArgumentError(f"there is no status {status!r}; there are {', '.join(rows.STATUSES)}")
-    if limit is not None and limit < 0:
-        raise ArgumentError(f"a limit is 0 or more, not {limit}; None gives all")
-    if isinstance(since, datetime):
-        if since.utcoffset() is None:
-            raise ArgumentError("since needs a time zone, as in datetime.now(timezone.utc) - timedelta(hours=1)")
-    elif since is not None:
-        since = datetime.now(UTC) - timedelta(seconds=seconds(since))
-    return rows.JobFilter(
-        status=status,
-        queue=queue,
-        task=task.name if isinstance(task, Task) else task,
-        device=device,
-        since=None if since is None else int(since.timestamp() * 1000),
-        limit=limit,
-    )
+async def _in_thread(fn: Callable[[], R]) -> R:
+    import asyncio
+
+    return await asyncio.to_thread(fn)
 
 
 def _task_name(name: str | None, function: Callable[..., Any]) -> str:
@@ -271,8 +274,8 @@ def _task_name(name: str | None, function: Callable[..., Any]) -> str:
     found = name if name is not None else getattr(function, "__name__", "")
     if found == "<lambda>":
         raise ConfigError("a lambda has no name that a worker could know it by; give it one, as in queue.task(name=…)")
-    if found == EXEC_TASK:
-        raise ConfigError(f"the task name {EXEC_TASK!r} is taken by `p2pqueue exec`")
+    if found == _EXEC:
+        raise ConfigError(f"the task name {_EXEC!r} is taken by `p2pqueue exec`")
     return _checked("task", found)
 
 

@@ -6,14 +6,13 @@ default that wasn't overridden is left to the worker's task.
 
 from __future__ import annotations
 
-import difflib
 import inspect
+import os
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePath
 from typing import Any
 
 from p2pqueue.errors import ArgumentError, ConfigError
@@ -76,8 +75,8 @@ class Signature:
             raise self._refuse(f"misses {', '.join(map(repr, missing))}")
         for name in self.file_parameters:
             value = bound.get(name)
-            if isinstance(value, (str, PurePath)):
-                raise self._refuse(f"takes a File as {name!r}; pass File({str(value)!r})")
+            if isinstance(value, (str, os.PathLike)):
+                raise self._refuse(f"takes a File as {name!r}; pass File({os.fspath(value)!r})")
         return bound
 
     @cached_property
@@ -115,6 +114,8 @@ class Signature:
         return str(self._signature.replace(return_annotation=inspect.Signature.empty))[1:-1]
 
     def _nearest(self, name: str) -> str:
+        import difflib
+
         near = difflib.get_close_matches(name, self._names, 1)
         return f" (did you mean {near[0]!r}?)" if near else ""
 

@@ -6,31 +6,25 @@ same arguments and makes a job, which some able device runs later.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from p2pqueue.errors import ConfigError
-from p2pqueue.jobs import ledger
-from p2pqueue.jobs.enqueueing import prepare
-from p2pqueue.jobs.handle import Job
-from p2pqueue.jobs.ledger import NewJob
 from p2pqueue.jobs.options import EnqueueOption, EnqueueOptions, TaskOptions
 from p2pqueue.jobs.signature import Signature
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from p2pqueue.jobs.handle import Job
+    from p2pqueue.jobs.ledger import NewJob
     from p2pqueue.jobs.queue import Queue
-    from p2pqueue.replica.writer import Writer
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-BATCH = 1000  # jobs in one transaction of `enqueue_many`
 
 Arguments = Mapping[str, Any] | tuple[Any, ...]
 
@@ -77,32 +71,41 @@ class Task(Generic[P, R]):
 
         Raises `ArgumentError` where the arguments don't fit, `InputUnreadable`, `NotInitialised`.
         """
-        new = self._prepare(args, kwargs)
-        made = self.queue.access.write(lambda writer: ledger.enqueue(writer, new))
-        return Job(self.queue.access, made.id)
+        from p2pqueue.jobs import enqueueing
+
+        access = self.queue.access
+        return enqueueing.job(access, access.write(enqueueing.writing(self._prepare(args, kwargs))))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `enqueue`, without blocking the loop."""
-        new = await self._aprepare(args, kwargs)
-        made = await self.queue.access.awrite(lambda writer: ledger.enqueue(writer, new))
-        return Job(self.queue.access, made.id)
+        from p2pqueue.jobs import enqueueing
+
+        access = self.queue.access
+        return enqueueing.job(access, await access.awrite(enqueueing.writing(await self._aprepare(args, kwargs))))
 
     def enqueue_many(self, calls: Iterable[Arguments]) -> list[Job[R]]:
         """Makes a job of each call: a map of parameters, or a tuple of arguments by position.
 
         All arguments are checked before the first job is written; then each thousand is one transaction.
         """
+        from p2pqueue.jobs import enqueueing
+
+        access = self.queue.access
         made: list[Job[R]] = []
-        for batch in _batches([self._prepare(*_call(call)) for call in calls]):
-            made += self._handles(self.queue.access.write(batch))
+        for batch in enqueueing.batches(self._prepare_all(calls)):
+            made += [enqueueing.job(access, each) for each in access.write(batch)]
         return made
 
     async def aenqueue_many(self, calls: Iterable[Arguments]) -> list[Job[R]]:
         """As `enqueue_many`, without blocking the loop."""
-        prepared = await asyncio.to_thread(lambda: [self._prepare(*_call(call)) for call in calls])
+        import asyncio
+
+        from p2pqueue.jobs import enqueueing
+
+        access = self.queue.access
         made: list[Job[R]] = []
-        for batch in _batches(prepared):
-            made += self._handles(await self.queue.access.awrite(batch))
+        for batch in enqueueing.batches(await asyncio.to_thread(self._prepare_all, calls)):
+            made += [enqueueing.job(access, each) for each in await access.awrite(batch)]
         return made
 
     def describe(self) -> dict[str, Any]:
@@ -129,17 +132,20 @@ class Task(Generic[P, R]):
         }
 
     def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        from p2pqueue.jobs.enqueueing import prepare
+
         bound = self.signature.bind(args, kwargs)
         return prepare(self.queue.access, self.name, bound, options=self.asked, declared=self.declared)
 
+    def _prepare_all(self, calls: Iterable[Arguments]) -> list[NewJob]:
+        return [self._prepare(*_call(call)) for call in calls]
+
     async def _aprepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
-        access = self.queue.access
-        if access.is_open and not self.signature.file_parameters:
+        import asyncio
+
+        if self.queue.access.is_open and not self.signature.file_parameters:
             return self._prepare(args, kwargs)  # nothing to wait for; a thread would cost more than all the rest
         return await asyncio.to_thread(self._prepare, args, kwargs)
-
-    def _handles(self, made: list[ledger.EnqueuedJob]) -> list[Job[R]]:
-        return [Job(self.queue.access, each.id) for each in made]
 
 
 class SyncTask(Task[P, R]):
@@ -181,15 +187,3 @@ def _call(call: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     if isinstance(call, tuple):
         return call, {}
     raise ConfigError(f"enqueue_many takes maps of parameters or tuples of arguments, not {call!r}")
-
-
-class _Batch:
-    def __init__(self, jobs: list[NewJob]) -> None:
-        self._jobs = jobs
-
-    def __call__(self, writer: Writer) -> list[ledger.EnqueuedJob]:
-        return ledger.enqueue_many(writer, self._jobs)
-
-
-def _batches(jobs: list[NewJob]) -> list[_Batch]:
-    return [_Batch(jobs[start : start + BATCH]) for start in range(0, len(jobs), BATCH)]
