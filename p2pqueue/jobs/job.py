@@ -230,13 +230,13 @@ def succeed(state: JobState, holder: Holder, *, now: int, result_id: str | None,
         overruled = state.status == "failed" or (rival and not state.is_terminal)
         if not (same_generation and overruled):
             return refused
-    done = replace(
-        state, status="succeeded", claim=max(state.claim, holder.claim), worker_id=holder.worker_id,
-        finished_at=now, retry_at=None, result_id=result_id, error=None,
+    label = state.worker_label if state.worker_id == holder.worker_id else None
+    return Transition(
+        JobState(
+            state.generation, "succeeded", state.attempt, max(state.claim, holder.claim), holder.worker_id, label,
+            state.claimed_at, now, None, result_id, None, state.checkpoint_stamp,
+        )
     )  # fmt: skip
-    if state.worker_id != holder.worker_id:
-        done = replace(done, worker_label=None)
-    return Transition(done)
 
 
 def fail(state: JobState, holder: Holder, *, now: int, error: str, result_id: str | None = None) -> Decision:

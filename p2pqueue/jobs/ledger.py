@@ -105,7 +105,9 @@ def enqueue_many(writer: Writer, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
             tunes.append(Put(job_id, "tune", (new.title, new.priority), generation=0))
         answers.append(EnqueuedJob(job_id, created=True))
     if specs:
-        writer.put_many("jobs", specs + tunes)
+        writer.put_known("jobs", "spec", specs, new=True)
+    if tunes:
+        writer.put_known("jobs", "tune", tunes)
     return answers
 
 

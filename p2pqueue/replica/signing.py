@@ -27,7 +27,7 @@ _CERTIFYING = ("owner", "admin")
 _SIGNATURE_SIZE = 64  # bytes
 
 
-def body_of(table: str, key: str, register: str, stamp: Stamp, seq: int, values: Sequence[Any]) -> bytes:
+def body_of(table: str, key: str, register: str, stamp: tuple[int, int, int, int, bytes], seq: int, values: Sequence[Any]) -> bytes:
     """The bytes that are signed. Values are scalars, so that plain packing is canonical already."""
     packed: bytes = msgpack.packb((table, key, register, stamp, seq, values))
     return packed

@@ -8,12 +8,11 @@ from operator import itemgetter
 from typing import Any
 
 from p2pqueue.replica.derivation import NEWEST, Derivation
-from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.tables import Register, Table
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PART = {"generation": (0, "INTEGER"), "claim": (2, "INTEGER"), "hlc": (3, "INTEGER"), "author": (4, "BLOB")}
-Parts = Callable[[Stamp], tuple[Any, ...]]
+Parts = Callable[[tuple[int, int, int, int, bytes]], tuple[Any, ...]]
 
 INSERT_CHANGE = (
     "INSERT INTO changes (tbl, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified) "

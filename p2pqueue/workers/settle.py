@@ -92,20 +92,12 @@ DEFAULT_ATTEMPTS = 3
 
 def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) -> list[ClaimedJob]:
     """Ends these attempts, then claims for `slots`; gives the claimed jobs, the most urgent first."""
-    jobs: list[Put] = []
-    runs: list[Put] = []
     if endings:
-        _end(writer, endings, jobs, runs)
+        _end(writer, endings)
     if not slots:
-        _write(writer, jobs, runs)
         return []
-    if any(put.values[0] == "queued" for put in jobs):  # what goes back to the queue may be claimed at once
-        _write(writer, jobs, runs)
-        jobs, runs = [], []
     wake_due(writer)
-    claimed = _claim(writer, taker, slots, {ending.job.job_id for ending in endings}, jobs, runs)
-    _write(writer, jobs, runs)
-    return claimed
+    return _claim(writer, taker, slots)
 
 
 def wake_due(writer: Writer) -> None:
@@ -182,13 +174,6 @@ def fail_unknown(writer: Writer, known: Collection[str], older_than_ms: int) -> 
     return len(puts)
 
 
-def _write(writer: Writer, jobs: list[Put], runs: list[Put]) -> None:
-    if jobs:
-        writer.put_many("jobs", jobs)
-    if runs:
-        writer.put_many("runs", runs)
-
-
 def _states(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, JobState]:
     query = f"SELECT id, {STATE_COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND live = 1 AND status IS NOT NULL"
     return {row[0]: JobState(*row[1:]) for row in connection.execute(query, (json.dumps(list(ids)),))}
@@ -197,7 +182,9 @@ def _states(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Job
 # -- ending ---------------------------------------------------------------------------------------------------
 
 
-def _end(writer: Writer, endings: Sequence[Ending], jobs: list[Put], runs: list[Put]) -> None:
+def _end(writer: Writer, endings: Sequence[Ending]) -> None:
+    jobs: list[Put] = []
+    runs: list[Put] = []
     states = _states(writer.connection, [ending.job.job_id for ending in endings])
     for ending in endings:
         state = states.get(ending.job.job_id)
@@ -205,6 +192,9 @@ def _end(writer: Writer, endings: Sequence[Ending], jobs: list[Put], runs: list[
         if isinstance(decision, Transition):
             jobs.append(put_state(ending.job.job_id, decision))
         runs.append(_ended_run(writer, ending, decision))
+    if jobs:
+        writer.put_known("jobs", "state", jobs)
+    writer.put_known("runs", "run", runs)
 
 
 def _step(writer: Writer, state: JobState, ending: Ending) -> Transition | Refused:
@@ -272,39 +262,35 @@ def _end_left_runs(writer: Writer) -> None:
 # -- claiming -------------------------------------------------------------------------------------------------
 
 CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
-    CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}
+    CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}, due_at
     FROM jobs INDEXED BY jobs_ready
     WHERE ready = 1 AND status = 'queued' AND live = 1
     ORDER BY rank_priority, due_at, created_at LIMIT {SCAN_LIMIT}"""
 
 
-def _claim(
-    writer: Writer, taker: Taker, slots: int, ended: Collection[str], jobs: list[Put], runs: list[Put]
-) -> list[ClaimedJob]:  # fmt: skip
+def _claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
     claimed: list[ClaimedJob] = []
+    steps: list[Put] = []
     cursor = writer.connection.execute(CANDIDATES)
     for row in cursor:
-        if row[0] in taker.skip:
+        if row[0] in taker.skip or isinstance(judge(_demand(writer.connection, row), taker.ability), Leave):
             continue
-        state = JobState(*row[15:])
-        demand = _demand(writer.connection, row)
-        verdict = judge(demand, taker.ability)
-        if isinstance(verdict, Leave):
-            continue
+        state, now = JobState(*row[15:27]), writer.now
         limit = row[7] or taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
-        step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=writer.now)
-        if isinstance(step, Refused):
-            step = lattice.exhausted(state, max_attempts=limit, now=writer.now)
-            if isinstance(step, Transition):
-                jobs.append(put_state(row[0], step))
-            continue
-        jobs.append(put_state(row[0], step))
-        job = _claimed(row, step.state, limit, writer.now)
-        runs.append(_running_run(writer, job))
-        claimed.append(job)
+        step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=now, due_at=row[27])
+        if isinstance(step, Transition):
+            claimed.append(_claimed(row, step.state, limit, now))
+        else:
+            step = lattice.exhausted(state, max_attempts=limit, now=now)
+        if isinstance(step, Transition):
+            steps.append(put_state(row[0], step))
         if len(claimed) == slots:
             break
     cursor.close()
+    if steps:
+        writer.put_known("jobs", "state", steps)
+    if claimed:
+        writer.put_known("runs", "run", [_running_run(writer, job) for job in claimed], new=True)
     return claimed
 
 
