@@ -17,6 +17,8 @@ from p2pqueue.workers import processes
 from p2pqueue.workers.log import LIMIT, AttemptLog
 from p2pqueue.workers.processes import Known
 from p2pqueue.workers.protocol import (
+    IDLE_END,
+    LOST_NODE,
     Assignment,
     Checkpoint,
     Crashed,
@@ -33,6 +35,7 @@ from p2pqueue.workers.protocol import (
 )
 from p2pqueue.workers.warm import HANG_UP_PATIENCE, Exited, HungUp, WarmChild, describe_status
 
+TERM_AGAIN: Final = (0.3, 1.0)  # seconds after TERM when the child gets it again: it can be lost just before a system call
 TERM_PATIENCE: Final = 2.0  # seconds from TERM to KILL
 LEFT_PATIENCE: Final = 30.0  # seconds in which killed processes are waited for that a device still holds
 LOOK_EVERY: Final = 0.02  # seconds between looks for what has not ended yet
@@ -60,6 +63,8 @@ class Attempt:
         self._log = AttemptLog(assignment.log_file, limit=log_limit)
         self._loop = asyncio.get_running_loop()
         self._child: WarmChild | None = None
+        self._silent = True  # nothing has been heard from the handler
+        self._taken_back = False
         self._known: Known = set()
         self._cause: Outcome | None = None  # why it was stopped; the first cause stays
         self._kill_at: float | None = None
@@ -89,7 +94,8 @@ class Attempt:
         self._start_clocks()
         try:
             ended = await self._listen(child)
-            return await self._settle(child, ended)
+            outcome = await self._settle(child, ended)
+            return None if self._was_not_begun(child) else outcome
         except BaseException:
             child.kill_now()
             raise
@@ -105,6 +111,7 @@ class Attempt:
             async with asyncio.timeout(None) as self._scope:
                 while True:
                     event = await child.next()
+                    self._silent = self._silent and isinstance(event, (Exited, HungUp))
                     if isinstance(event, Ended):
                         return event
                     if isinstance(event, (Exited, HungUp)):
@@ -133,16 +140,24 @@ class Attempt:
         return Reply(number, None if discard else value)
 
     async def _crashed(self, child: WarmChild, event: Exited | HungUp) -> Crashed:
+        """The crash of a child that has ended or let go of us; the way in which it ended says most."""
         if isinstance(event, HungUp):
-            try:
-                async with asyncio.timeout(HANG_UP_PATIENCE):
-                    following = await child.next()
-            except TimeoutError:
+            if not await child.is_gone(HANG_UP_PATIENCE):
+                processes.send_group(child.pid, processes.KILL)
+                await child.is_gone(TERM_PATIENCE)
+                if child.status in (None, -processes.KILL):
+                    return Crashed(f"the handler's process is out of step: {event.reason}")
+            if child.status == LOST_NODE:
                 return Crashed(f"the handler's process is out of step: {event.reason}")
-            if not isinstance(following, Exited):
-                return Crashed(f"the handler's process is out of step: {event.reason}")
-            event = following
+            event = Exited(child.status or 0)
         return Crashed(f"the handler's process {describe_status(event.status)}")
+
+    def _was_not_begun(self, child: WarmChild) -> bool:
+        """Says, once at most, that the child was told to end just before it took the assignment."""
+        if self._cause is not None or self._taken_back or not self._silent or child.status != IDLE_END:
+            return False
+        self._taken_back = True
+        return True
 
     # -- limits -------------------------------------------------------------------------------------------------------
 
@@ -187,7 +202,13 @@ class Attempt:
             return
         processes.terminate(self._child.root, self._known)
         self._kill_at = self._loop.time() + TERM_PATIENCE
+        for delay in TERM_AGAIN:
+            self._later(delay, self._repeat)
         self._later(TERM_PATIENCE, self._give_up)
+
+    def _repeat(self) -> None:
+        if self._child is not None:
+            self._child.send_term()
 
     def _give_up(self) -> None:
         if self._child is not None:

@@ -20,7 +20,7 @@ from p2pqueue.workers.context import JobContext, running
 from p2pqueue.workers.handler import call, guarded
 from p2pqueue.workers.interrupt import Interrupt
 from p2pqueue.workers.link import Link
-from p2pqueue.workers.protocol import Assignment, Ended, Failed, Leave, Outcome, Ready, Reap
+from p2pqueue.workers.protocol import LOST_NODE, Assignment, Ended, Failed, Leave, Outcome, Ready, Reap
 
 if TYPE_CHECKING:
     from p2pqueue.workers.application import Application
@@ -97,7 +97,7 @@ class Child:
         self._link.flush()
         clean = processes.reap() and self._adopts  # without orphans falling to us, children are not all there is
         self._link.send(Ended(outcome, clean, spent))
-        if self._interrupt.stopping:
+        if spent:
             self._wait_for_the_end()
 
     def _outcome(self, application: Application | None, assignment: Assignment, job: JobContext) -> Outcome:
@@ -170,12 +170,12 @@ class Child:
         finally:
             sys.setswitchinterval(FAST_SWITCH)
             root = processes.root_of(self._pid, os.environ.get(processes.MARK_VARIABLE, ""))
-            processes.kill(root, set(), spare=(self._pid,))
-            processes.send_group(self._pid, processes.KILL)
-            os._exit(1)
+            if not processes.kill(root, set(), spare=(self._pid,)):
+                processes.send_group(self._pid, processes.KILL)
+            os._exit(LOST_NODE)
 
     def _wait_for_the_end(self) -> None:
-        """A stopped child stays until its node has seen to all that it started: orphans fall to it till then."""
+        """A child that is used up stays until its node has seen to all that it started: orphans fall to it till then."""
         while True:
             signal.pause()
 

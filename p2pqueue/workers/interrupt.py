@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from p2pqueue.errors import Cancelled
+from p2pqueue.workers.protocol import IDLE_END
 
 
 class Interrupt:
@@ -48,7 +49,7 @@ class Interrupt:
         self._idle = True
         try:
             if self.stopping:
-                raise SystemExit(0)
+                raise SystemExit(IDLE_END)
             return wait()
         finally:
             self._idle = False
@@ -66,7 +67,7 @@ class Interrupt:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.stopping = True
         if self._idle:
-            raise SystemExit(0)
+            raise SystemExit(IDLE_END)
         if not self._holds:
             self._deliver()
 

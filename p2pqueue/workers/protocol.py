@@ -30,6 +30,9 @@ PHASE_LIMIT: Final = 200  # characters of a phase
 TRACEBACK_LIMIT: Final = 16 * 1024  # characters
 ERROR_LIMIT: Final = 2 * 1024  # characters
 
+IDLE_END: Final = 143  # exit status of a child that was told to end (TERM) while it ran nothing
+LOST_NODE: Final = 70  # exit status of a child that lost the connection to its node
+
 Why = Literal["cancelled", "held", "shutdown", "lost"]
 
 _LENGTH = struct.Struct(">I")

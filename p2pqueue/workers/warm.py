@@ -23,7 +23,7 @@ from p2pqueue.workers.spawn import spawn
 
 START_PATIENCE = 120.0  # seconds for an application to load: some bring large libraries along
 LEAVE_PATIENCE = 1.0  # seconds for a child's own tidying-up at an orderly end
-HANG_UP_PATIENCE = 0.2  # seconds between a closed connection and the end of the process that closed it
+HANG_UP_PATIENCE = 0.3  # seconds from a closed connection to the end of the process that closed it
 _EVENTS = 32  # messages that wait to be dealt with before the child is read no further
 _READ = 64 * 1024
 _READS = 16  # reads of output before others get their turn
@@ -164,26 +164,32 @@ class WarmChild:
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
-    async def leave(self) -> None:
-        """Ends an idle child in an orderly way; kills it where it takes its time."""
-        self.send(Leave())
+    async def is_gone(self, patience: float) -> bool:
+        """Waits for its end, for so many seconds, and says whether it came."""
         try:
-            async with asyncio.timeout(LEAVE_PATIENCE):
+            async with asyncio.timeout(patience):
                 await self._gone.wait()
         except TimeoutError:
             pass
+        return self.status is not None
+
+    def send_term(self) -> None:
+        """Sends TERM to the process alone."""
+        if self.status is None:
+            self._process.terminate()
+
+    async def leave(self) -> None:
+        """Ends an idle child in an orderly way; kills it where it takes its time."""
+        self.send(Leave())
+        await self.is_gone(LEAVE_PATIENCE)
         await self.end(set())
 
     async def end(self, known: Known) -> bool:
         """Kills it and all that belongs to it; says whether all is gone. Closes everything."""
         gone = await asyncio.to_thread(processes.kill, self.root, known)
-        try:
-            async with asyncio.timeout(LEAVE_PATIENCE):
-                await self._gone.wait()
-        except TimeoutError:
-            gone = False
+        ended = await self.is_gone(LEAVE_PATIENCE)
         self._close()
-        return gone
+        return gone and ended
 
     def kill_now(self) -> None:
         """Kills it and all that belongs to it, blocking for some milliseconds: for when there is no more time."""

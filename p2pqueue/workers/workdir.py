@@ -7,7 +7,6 @@ node left behind is removed when the next one starts.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 from pathlib import Path
@@ -24,6 +23,8 @@ def make(path: str | Path) -> Path:
 
 def remove(path: str | Path) -> bool:
     """Removes the folder with all in it, and says whether it is gone; a missing one is. Symbolic links are not followed."""
+    import shutil  # with its compressors: too much for every idle child
+
     if sys.version_info >= (3, 12):
         shutil.rmtree(path, onexc=_unlock)
     else:
@@ -55,6 +56,8 @@ def _remove_any(path: Path) -> bool:
 
 def _unlock(function: object, path: str, error: object) -> None:
     """A handler may have taken its own rights away (a read-only tree from an archive): they are given back once."""
+    import shutil
+
     try:
         os.chmod(os.path.dirname(path), stat.S_IRWXU)
         if os.path.isdir(path) and not os.path.islink(path):
