@@ -40,6 +40,7 @@ and meets the second when its job was cancelled, held or timed out.
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 
 class P2PQueueError(Exception):
@@ -156,6 +157,16 @@ class JobError(P2PQueueError):
     def __init__(self, message: str, *, job_id: str) -> None:
         super().__init__(message)
         self.job_id = job_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args, self.__dict__)  # by itself a copy would be made without the job_id
+
+
+def _again(kind: type[JobError], args: tuple[object, ...], state: dict[str, object]) -> JobError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class JobFailed(JobError):

@@ -13,6 +13,8 @@ from p2pqueue.errors import DamagedHome, DiskFull, ReadOnlyHome, WorldError
 DIR_MODE = 0o700
 FILE_MODE = 0o600
 
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # what file systems without hard links say
+
 
 def write_private(path: Path, data: bytes, *, replace: bool = True) -> None:
     """Writes a file whole and durable, readable by its owner alone under any umask.
@@ -27,7 +29,7 @@ def write_private(path: Path, data: bytes, *, replace: bool = True) -> None:
             if replace:
                 os.replace(temporary, path)
             else:
-                os.link(temporary, path)  # unlike a rename it fails where the name is taken
+                _name_new(temporary, path)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 temporary.unlink()
@@ -86,6 +88,17 @@ def in_words(error: OSError, path: Path) -> WorldError:
     if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
         return DamagedHome(f"{path} is in the way ({reason}); choose another home or move it")
     return DamagedHome(f"{path} can't be used: {reason}")
+
+
+def _name_new(temporary: Path, path: Path) -> None:
+    try:
+        os.link(temporary, path)  # unlike a rename it fails where the name is taken
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        os.replace(temporary, path)
 
 
 def _write_new(path: Path, data: bytes) -> None:

@@ -93,7 +93,7 @@ class Setting:
     def parse(self, raw: object, *, where: str = "") -> Value:
         """The value that a text, or a value from TOML, stands for. Raises `ConfigError`, naming `where` it stood."""
         try:
-            value = _PARSERS[self.kind](raw)
+            value: Value = _PARSERS[self.kind](raw)
             if isinstance(value, (int, float)) and not isinstance(value, bool) and not self.least <= value <= _LARGEST:
                 raise ValueError(f"must be at least {self.least:g}" if value < self.least else "is too large")
         except ValueError as error:
@@ -197,7 +197,7 @@ _PARSERS: Mapping[Kind, Any] = {
 
 
 def _row(field: dataclasses.Field[Any]) -> Setting:
-    default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+    default: Any = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
     return Setting(field.name, default=default, **field.metadata)
 
 

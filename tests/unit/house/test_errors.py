@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -51,6 +54,20 @@ def test_errors_carry_what_a_caller_needs_to_go_on() -> None:
     failed = errors.JobFailed("it failed", job_id="j", error="ValueError: no", traceback="Traceback …")
     assert (failed.job_id, failed.error, failed.traceback) == ("j", "ValueError: no", "Traceback …")
     assert isinstance(errors.ResultTimeout("late", job_id="j"), TimeoutError)
+
+
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "deepcopy", "pickle"]
+)
+def test_an_error_that_is_handed_on_by_a_program_of_yours_stays_whole(again: Callable[[Exception], Exception]) -> None:
+    for error in (
+        errors.JobFailed("no", job_id="j", error="e", traceback="t"),
+        errors.ResultTimeout("late", job_id="j"),
+        errors.HomeInUse("x", pid=7),
+    ):
+        other = again(error)
+        assert type(other) is type(error)
+        assert (str(other), vars(other)) == (str(error), vars(error))
 
 
 def test_a_handler_may_name_its_delay_in_seconds_or_as_a_timedelta() -> None:

@@ -35,6 +35,19 @@ def test_a_file_that_is_there_stays_where_that_was_asked(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*args: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    path = tmp_path / "file"
+    write_private(path, b"one", replace=False)
+    with pytest.raises(FileExistsError):
+        write_private(path, b"other", replace=False)
+    assert path.read_bytes() == b"one"
+    assert os.listdir(tmp_path) == ["file"]
+
+
 @pytest.mark.parametrize("call", ["write", "fsync", "replace"])
 def test_a_full_disk_leaves_the_old_content_and_no_rubbish(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
