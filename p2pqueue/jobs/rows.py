@@ -177,7 +177,8 @@ def _live_then_ended(connection: sqlite3.Connection, clauses: str, values: list[
 
 
 def _conditions(wanted: JobFilter) -> tuple[str, list[Any]]:
-    clauses, values = ["live = 1", "status IS NOT NULL"], []
+    clauses = ["live = 1", "status IS NOT NULL"]
+    values: list[Any] = []
     for column, value in (("status", wanted.status), ("queue", wanted.queue), ("task", wanted.task)):
         if value is not None:
             clauses.append(f"{column} = ?")

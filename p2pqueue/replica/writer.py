@@ -97,8 +97,9 @@ class Writer:
     ) -> Stamp:
         """Writes one register, under a stamp above everything seen here; gives the stamp.
 
-        `values` go by the columns' wire names, a missing one is None; or they are a tuple in declared order. It merges like a peer's write: where a
-        greater generation, rank or claim stands, it changes nothing. Raises `ArgumentError` for a name unknown.
+        `values` go by the columns' wire names, a missing one is None; or they are a tuple in declared order. It
+        merges like a peer's write: where a greater generation, rank or claim stands, it changes nothing. Raises
+        `ArgumentError` for a name unknown.
         """
         return self._write(table, (Put(key, register, values, generation, rank, claim, earliest),))[0]
 
