@@ -147,8 +147,11 @@ class Catalogue:
             return self._connection
         make_private_dir(self.path.parent)
         try:
-            # SQLite gives its log the mode of its database, so this decides for all three files.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+            # SQLite gives its log the mode of its database, so this decides for all three files. A database that is
+            # there is not opened: closing it would drop the locks of every other connection of this process.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
+        except FileExistsError:
+            pass
         except OSError as error:
             raise in_words(error, self.path) from error
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
