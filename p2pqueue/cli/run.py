@@ -113,7 +113,9 @@ async def _run(node: Node, announce: Callable[[Ready], None], *, burst: bool) ->
 async def _until_over(node: Node, stop: asyncio.Event, *, burst: bool) -> None:
     async with asyncio.TaskGroup() as group:
         ends = [group.create_task(stop.wait()), group.create_task(node.wait())]
-        if burst:
+        if burst and not node.settings.work:
+            stop.set()  # it takes no jobs, so nothing is left to do
+        elif burst:
             ends.append(group.create_task(node.drained()))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:

@@ -28,9 +28,8 @@ ODD_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}])
-def test_odd_names_go_in_and_come_out_in_a_plain_locale(p2p: CommandLine, tmp_path: Path, locale: dict[str, str]) -> None:
-    p2p.environment.update(locale)
+def test_odd_names_go_in_and_come_out_in_a_plain_locale(p2p: CommandLine, tmp_path: Path) -> None:
+    p2p.environment["LC_ALL"] = "C"
     folder, saved = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     jobs: dict[str, bytes] = {}
@@ -39,7 +38,7 @@ def test_odd_names_go_in_and_come_out_in_a_plain_locale(p2p: CommandLine, tmp_pa
             path = os.path.join(os.fsencode(folder), name)
             with open(path, "wb") as file:
                 file.write(name)
-            jobs[p2p("enqueue", "copy", "-f", f"source={os.fsdecode(path)}").id] = name
+            jobs[p2p("enqueue", "copy", "-f", f"source={os.fsdecode(path)}", real=True).id] = name
         p2p("watch", *jobs)
     for job_id, name in jobs.items():
         target = saved / job_id
@@ -47,7 +46,7 @@ def test_odd_names_go_in_and_come_out_in_a_plain_locale(p2p: CommandLine, tmp_pa
         [written] = os.listdir(os.fsencode(target))
         assert Path(os.fsdecode(os.path.join(os.fsencode(target), written))).read_bytes() == name
         for words in (("show", job_id), ("show", job_id, "--json")):
-            told = p2p(*words)
+            told = p2p(*words, real=True)
             assert "\x1b" not in told.out
             assert "\ntwo" not in told.out
     kept = {os.fsencode(each) for target in saved.iterdir() for each in os.listdir(target)}

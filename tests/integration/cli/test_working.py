@@ -104,18 +104,18 @@ def test_several_files_whose_names_differ_in_letter_case_alone_do_not_overwrite_
 
 def test_acting_on_jobs_by_id_prefix_and_choice(worked: Worked) -> None:
     p2p, _ = worked
-    later = [p2p("enqueue", "echo", "--delay", "1h", "--title", f"number {n}").id for n in range(3)]
+    later = [p2p("enqueue", "parked", "--title", f"number {n}", "-q").id for n in range(3)]
     assert p2p("pause", later[0]).out.strip() == later[0]
     assert p2p("show", later[0], "--json").json["status"] == "paused"
     assert "resume" in p2p("show", later[0], "--json").json["why"]
     p2p("resume", later[0])
     assert p2p("show", later[0], "--json").json["status"] == "queued"
-    dry = p2p("cancel", "--all", "--task", "echo", "--dry-run", "--json").json
+    dry = p2p("cancel", "--all", "--task", "parked", "--dry-run", "--json").json
     assert (len(dry["jobs"]), dry["dry_run"]) == (3, True)
     assert "--yes" in p2p("cancel", "--all", check=2).err  # nobody can be asked
     p2p("cancel", "--all", later[0], check=2)
     p2p("cancel", check=2)
-    told = p2p("cancel", "--all", "--task", "echo", "--yes", "--json").json
+    told = p2p("cancel", "--all", "--task", "parked", "--yes", "--json").json
     assert sorted(job["id"] for job in told["jobs"]) == sorted(later)
     assert all(job["status"] == "cancelled" for job in told["jobs"])
     refused = p2p("cancel", later[0], check=1)
@@ -171,7 +171,7 @@ def test_tasks_and_status_tell_what_is_here(worked: Worked) -> None:
     p2p("enqueue", "echo", "--wait")
     status = p2p("status", "--json").json
     assert status["node"] == {"running": True, "pid": node.process.pid}
-    assert status["counts"]["succeeded"] == 1
+    assert status["counts"]["succeeded"] >= 1
     assert sum(status["heads"].values()) > 0
     assert f"pid {node.process.pid}" in p2p("status").out
     assert p2p("doctor", "--json").json["ok"] is True
