@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from p2pqueue import wire
 from p2pqueue.replica.counting import counting
+from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, INSERT_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape
 
@@ -23,6 +24,7 @@ class Known(NamedTuple):
     stamp: Stamp
     seq: int
     verified: int
+    unread: int = 0  # its values are kept in `changes` alone: its register is unknown, or it waits for its life to begin
 
 
 Winner = tuple[Stamp, int, tuple[Any, ...], bytes | None, bytes | None, int]  # stamp, seq, values, body, signature, verified
@@ -52,10 +54,10 @@ class Batch:
             rows = self.connection.execute(SELECT_KNOWN, (name, listed))
         known = self.known
         kept, here = self.shape.kept, self._here
-        for key, register, generation, rank, claim, hlc, author, seq, verified in rows:
+        for key, register, generation, rank, claim, hlc, author, seq, verified, unread in rows:
             if register in kept:
                 here.add(key)
-            entry = Known(Stamp(generation, rank, claim, hlc, author), seq, verified)
+            entry = Known(Stamp(generation, rank, claim, hlc, author), seq, verified, unread)
             registers = known.get(key)
             if registers is None:
                 known[key] = {register: entry}
@@ -111,7 +113,9 @@ class Batch:
         if won is None:
             won = self._winners[key] = {}
         if register == self.shape.creating and registers:
-            self._outlive(key, registers, won, winner[0].generation >> RETRY_BITS)
+            life = winner[0].generation >> RETRY_BITS
+            self._outlive(key, registers, won, life)
+            self._reconsider(key, registers, won, life)
         registers[register] = Known(winner[0], winner[1], winner[5])
         won[register] = winner
 
@@ -121,6 +125,29 @@ class Batch:
             won.pop(name, None)
             if name != self.shape.creating:
                 self._outlived.append((key, name))
+
+    def _reconsider(self, key: str, registers: dict[str, Known], won: dict[str, Winner], life: int) -> None:
+        """Shows what waited for this life to begin, and hides what turns out to be of a later one."""
+        for name, each in registers.items():
+            if name in won or name == self.shape.creating or name not in self.shape.kept:
+                continue
+            if bool(each.unread) != (each.stamp.generation >> RETRY_BITS > life):
+                won[name] = self._standing(key, name, each)
+
+    def _standing(self, key: str, register: str, known: Known) -> Winner:
+        query = "SELECT body, signature FROM changes WHERE tbl = ? AND key = ? AND register = ?"
+        body, signature = self.connection.execute(query, (self.shape.name, key, register)).fetchone()
+        if signature is not None:
+            values = write_from_body(body, signature).values
+        elif body is not None:
+            values, body = tuple(wire.unpack(body, limit=BODY_LIMIT)), None
+        else:
+            values = tuple(self.connection.execute(self.shape.select(register), (json.dumps([key]),)).fetchone()[1:])
+        return (known.stamp, known.seq, values, body, signature, known.verified)
+
+    def _waits(self, key: str, register: str, stamp: Stamp) -> bool:
+        creating = self.known[key].get(self.shape.creating)
+        return creating is not None and stamp.generation >> RETRY_BITS > creating.stamp.generation >> RETRY_BITS and register != self.shape.creating
 
     @property
     def keys(self) -> list[str]:
@@ -160,8 +187,11 @@ class Batch:
             row: list[Any] = [key, 0]
             for register, (stamp, seq, values, body, signature, verified) in won.items():
                 generation, rank, claim, hlc, author = stamp
-                changes.append((name, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified))
                 parts = kept.get(register)
+                if parts is not None and generation >> RETRY_BITS and self._waits(key, register, stamp):
+                    body = body or wire.pack(list(values))
+                    values = (None,) * len(values)
+                changes.append((name, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified))
                 if parts is not None:
                     row += values
                     row += parts(stamp)

@@ -154,7 +154,7 @@ def issue(writer: Writer, write: Write, author: bytes, names: dict[str, str]) ->
     generation, rank, claim, hlc, _ = stamp
     change = (write.table, write.key, write.register, author, writer.seq, generation, rank, claim, hlc, body, signature, 1)
     writer.connection.execute(INSERT_CHANGE, change)
-    if shape is not None and write.register in shape.kept:
+    if shape is not None and write.register in shape.kept and len(values) == shape.width[write.register]:
         parameters: list[Any] = [write.key, abs(hlc) >> 16, *values, *shape.kept[write.register](stamp)]
         with counting(writer.connection, shape, (write.key,)):
             writer.connection.execute(shape.upsert((write.register,)), parameters)

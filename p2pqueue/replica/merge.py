@@ -65,6 +65,11 @@ def merge(writer: Writer, writes: Sequence[Write], *, repair: bool = False) -> M
     return Merged(tally.applied, tally.counted, tally.ignored, tuple(tally.refused), tuple(tally.aside), frozenset(writer.touched))
 
 
+def merge_kept(writer: Writer, table: str, writes: Sequence[Write]) -> None:
+    """Merges what was kept unread here for an upgrade: it is counted, held and checked already, whatever the heads say."""
+    _merge_table(writer, table, writes, _Tally(), None)
+
+
 def _merge_late(writer: Writer, by_table: dict[str, list[Write]], tally: _Tally) -> None:
     """Tries again what came before the key of its author, in the same batch."""
     early = {(each.table, each.author, each.seq) for each in tally.refused if each.reason == UNKNOWN_AUTHOR}

@@ -26,11 +26,13 @@ def heads(connection: sqlite3.Connection) -> dict[bytes, Head]:
 
 
 def authors(connection: sqlite3.Connection) -> Iterator[bytes]:
-    """Every author that has a live write here, by one probe of the index each."""
+    """Every author that has a live write here, by one probe of the index each; and those of writes that are kept aside."""
     row = connection.execute("SELECT min(author) FROM changes").fetchone()
     while row[0] is not None:
         yield row[0]
         row = connection.execute("SELECT min(author) FROM changes WHERE author > ?", row).fetchone()
+    aside = "SELECT DISTINCT author FROM set_aside WHERE held AND author NOT IN (SELECT author FROM changes)"
+    yield from (author for (author,) in connection.execute(aside))
 
 
 def held(connection: sqlite3.Connection) -> dict[bytes, Spans]:

@@ -22,10 +22,10 @@ INSERT_CHANGE = (
     "verified = excluded.verified"
 )
 SELECT_KNOWN = (
-    "SELECT key, register, generation, rank, claim, hlc, author, seq, verified FROM changes "
+    "SELECT key, register, generation, rank, claim, hlc, author, seq, verified, body IS NOT NULL AND signature IS NULL FROM changes "
     "WHERE tbl = ? AND key IN (SELECT value FROM json_each(?))"
 )
-SELECT_KNOWN_ONE = "SELECT key, register, generation, rank, claim, hlc, author, seq, verified FROM changes WHERE tbl = ? AND key = ?"
+SELECT_KNOWN_ONE = "SELECT key, register, generation, rank, claim, hlc, author, seq, verified, body IS NOT NULL AND signature IS NULL FROM changes WHERE tbl = ? AND key = ?"
 DELETE_CHANGE = "DELETE FROM changes WHERE tbl = ? AND key = ? AND register = ?"
 
 

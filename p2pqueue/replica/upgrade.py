@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from p2pqueue import wire
-from p2pqueue.replica.signing import write_from_body
+from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
 
@@ -21,16 +21,21 @@ _SELECT = (
 
 def apply_known(writer: Writer, declared: Iterable[tuple[str, str]]) -> None:
     """Merges what was kept for registers that are newly declared, as if it came from a peer just now."""
-    from p2pqueue.replica.merge import merge
+    from p2pqueue.replica.merge import merge_kept
 
-    kept: list[Write] = []
+    by_table: dict[str, list[str]] = {}
     for table, register in declared:
-        for key, *stamp, seq, body, signature in writer.connection.execute(_SELECT, (table, register)).fetchall():
-            if signature is not None:
-                kept.append(write_from_body(body, signature))
-            else:
-                values = tuple(wire.unpack(body, limit=1 << 20))
-                kept.append(Write(table, key, register, Stamp(*stamp), seq, values))
-        writer.connection.execute("DELETE FROM changes WHERE tbl = ? AND register = ?", (table, register))
-    if kept:
-        merge(writer, kept, repair=True)
+        by_table.setdefault(table, []).append(register)
+    for table, registers in by_table.items():
+        kept = [write for register in registers for write in _kept(writer, table, register)]
+        if kept:
+            writer.connection.executemany("DELETE FROM changes WHERE tbl = ? AND register = ?", [(table, register) for register in registers])
+            merge_kept(writer, table, kept)
+
+
+def _kept(writer: Writer, table: str, register: str) -> Iterator[Write]:
+    for key, *stamp, seq, body, signature in writer.connection.execute(_SELECT, (table, register)).fetchall():
+        if signature is not None:
+            yield write_from_body(body, signature)
+        else:
+            yield Write(table, key, register, Stamp(*stamp), seq, tuple(wire.unpack(body, limit=BODY_LIMIT)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from p2pqueue.identity.certificate import device_id, issue
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.signing import body_of
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.statements import Shape
 from p2pqueue.replica.tables import Column, Derived, Register, Table
 from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Writer
@@ -126,6 +128,11 @@ def everything(replica: Replica) -> list[Write]:
     return replica.live_writes(above={}, limit=1_000_000)
 
 
+def introductions(replica: Replica) -> list[Write]:
+    """The writes that say which devices and authors there are."""
+    return [write for write in everything(replica) if write.table in ("devices", "authors")]
+
+
 def sync(sender: Replica, receiver: Replica) -> None:
     """One whole round in one direction."""
     heads = sender.heads()
@@ -136,12 +143,18 @@ def sync(sender: Replica, receiver: Replica) -> None:
 
 def state(replica: Replica) -> dict[str, list[Any]]:
     """Everything that must be equal on two replicas with equal heads."""
-    tables = {"clips": "id", "notes": "id", "devices": "id", "authors": "author"}
-    found = {name: replica.read(lambda c, n=name, k=key: c.execute(f"SELECT * FROM {n} ORDER BY {k}").fetchall()) for name, key in tables.items()}  # type: ignore[misc]
+    found = {name: replica.read(lambda c, shape=shape: rows(c, shape)) for name, shape in replica.shapes.items()}  # type: ignore[misc]
     columns = "tbl, key, register, author, seq, generation, rank, claim, hlc, body, signature"
     found["changes"] = replica.read(lambda c: c.execute(f"SELECT {columns} FROM changes ORDER BY tbl, key, register").fetchall())
     found["counts"] = replica.read(lambda c: c.execute("SELECT * FROM counts WHERE n <> 0 ORDER BY tbl, status").fetchall())
     return found
+
+
+def rows(connection: sqlite3.Connection, shape: Shape) -> list[Any]:
+    """The rows of a table, each as its columns by name."""
+    cursor = connection.execute(f"SELECT * FROM {shape.name} ORDER BY {shape.table.key}")
+    names = [column[0] for column in cursor.description]
+    return [sorted(zip(names, row, strict=True)) for row in cursor]
 
 
 def hlc(ms: int, counter: int = 0) -> int:
