@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import psutil
 APPLICATION = "p2pqueue.demo.app:queue"
 START_LIMIT = 30.0  # seconds until a node is ready; it takes about half a second
 COMMAND_LIMIT = 60.0  # seconds for a command; it takes a tenth of one
+WATCH_LIMIT = 90.0  # seconds that one watch may take; the longest takes twenty
 STOP_LIMIT = 15.0  # seconds for an orderly end: the grace time and some slack
 
 
@@ -49,16 +51,24 @@ class Stage:
         return json.loads(done.stdout) if done.stdout.strip() else None
 
     def watch(self, job_id: str) -> Iterator[dict[str, Any]]:
-        """Follows a job as `p2pqueue watch` does, until the job ends or the caller has seen enough."""
+        """Follows a job as `p2pqueue watch` does, until the job ends or the caller has seen enough.
+
+        Raises `StoryBroken` where it takes too long.
+        """
         with subprocess.Popen(
             self._command_line("watch", job_id), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=self._environment
         ) as watching:
             assert watching.stdout is not None
+            too_long = threading.Timer(WATCH_LIMIT, watching.kill)
+            too_long.start()
             try:
                 for line in watching.stdout:
                     if line.strip():
                         yield json.loads(line)
+                if not too_long.is_alive():
+                    raise StoryBroken(f"the job did not come on in {WATCH_LIMIT:.0f} s: {self._log_tail()}")
             finally:
+                too_long.cancel()
                 watching.kill()
 
     def start_node(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-MARK = "P2PQUEUE_TEST_MARK"  # in the environment of a node: by it all that descends from the node is found
+MARK = "NODE_OF_A_TEST"  # in the environment of a node: by it all that descends from the node is found
 START_LIMIT = 30.0  # seconds
 STOP_LIMIT = 20.0  # seconds
 
@@ -107,6 +107,18 @@ class CommandLine:
         done = self.run("--json", *arguments, timeout=timeout)
         assert done.returncode == code, f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
         return json.loads(done.stdout)
+
+    def follow(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """What `p2pqueue watch --json` prints, as it comes, until the job ends or the caller has seen enough."""
+        environment = {**os.environ, "P2PQUEUE_HOME": str(self.home), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-m", "p2pqueue", "--json", "watch", job_id]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as watching:
+            assert watching.stdout is not None
+            try:
+                for line in watching.stdout:
+                    yield json.loads(line)
+            finally:
+                watching.kill()
 
     def wait_for(self, job_id: str, *, limit: float = 50.0, **wanted: Any) -> dict[str, Any]:
         """Waits until the job shows these values. Raises `AssertionError` after `limit` seconds."""

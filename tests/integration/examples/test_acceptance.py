@@ -33,10 +33,10 @@ def test_a_video_goes_in_and_a_smaller_one_comes_out(fresh: CommandLine, clip: P
 
 @pytest.mark.timeout(150)
 def test_a_node_that_is_killed_half_way_finishes_after_its_restart(fresh: CommandLine, tmp_path: Path, without_ffmpeg: None) -> None:
-    make_clip(tmp_path / "long.mp4", seconds=12)
+    make_clip(tmp_path / "long.mp4", seconds=15)
     with node(fresh.home, TRANSCODE) as first:
         job = fresh.json("enqueue", "transcode", "-f", f"video={tmp_path / 'long.mp4'}", "height=240")["id"]
-        fresh.wait_for(job, progress=lambda progress: progress >= 0.4)
+        next(seen for seen in fresh.follow(job) if seen["progress"] >= 0.5)
         first.kill()
         first.wait_until_no_descendant_lives(2.0)
     killed = fresh.json("show", job)
@@ -47,4 +47,4 @@ def test_a_node_that_is_killed_half_way_finishes_after_its_restart(fresh: Comman
     assert [attempt["status"] for attempt in shown["attempts"]] == ["lost", "succeeded"]
     made = probe(tmp_path / "out.mp4")
     assert made.height == 240
-    assert made.duration == pytest.approx(12.0, abs=0.5)
+    assert made.duration == pytest.approx(15.0, abs=0.5)

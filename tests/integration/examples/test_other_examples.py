@@ -52,7 +52,7 @@ def test_a_paused_count_goes_on_from_its_checkpoint(cli: CommandLine, tmp_path: 
     (tmp_path / "text").write_bytes(text)
     with node(cli.home, WORDCOUNT):
         job = cli.json("enqueue", "wordcount", "-f", f"text={tmp_path / 'text'}")["id"]
-        cli.wait_for(job, progress=lambda progress: progress > 0.1)
+        next(seen for seen in cli.follow(job) if seen["progress"] > 0.1)
         cli.run("pause", job)
         cli.wait_for(job, status=lambda status: status != "running")
         cli.run("resume", job)

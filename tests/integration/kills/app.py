@@ -9,7 +9,7 @@ import time
 from p2pqueue import Queue, current_job
 
 queue = Queue("kills")
-RAN = "P2PQUEUE_TEST_RAN"  # the file that runs are written down in
+RAN = "KILLS_RAN"  # the file that runs are written down in
 ATTEMPTS = 10_000  # more than there are kills: no job may end for being interrupted
 
 
