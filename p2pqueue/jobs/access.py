@@ -109,6 +109,7 @@ class Access:
         with self._opening:
             opened, self._opened = self._opened, None
             follower, self._follower = self._follower, None
+            self._home = None  # found anew at the next use
         if follower is not None:
             follower.close()
         if opened is not None:
@@ -168,6 +169,8 @@ class _Opened:
         return self._shelf
 
     def close(self) -> None:
+        if self._shelf is not None:
+            self._shelf.close()
         self.finalizer()
 
 

@@ -118,46 +118,65 @@ class Follower:
                 self._told.pop(job_id, None)
 
     def _look_on(self) -> None:
-        connection: sqlite3.Connection | None = None
         listener = _Listener(self._home.socket_path, self._heard)
         try:
-            connection = open_reader(self._home)
-            self._watch_rows(connection, listener)
-        except (P2PQueueError, sqlite3.Error) as error:
-            _log.warning("jobs can't be followed: %s", error)
+            while not self._is_done():
+                try:
+                    self._watch_rows(listener)
+                except (P2PQueueError, sqlite3.Error) as error:
+                    _log.warning("jobs can't be followed, trying again: %s", error)
+                    time.sleep(POLL_LONGEST)
         finally:
             with self._lock:
                 if self._looker is threading.current_thread():
                     self._looker = None
             listener.listen(())
-            if connection is not None:
-                connection.close()
 
-    def _watch_rows(self, connection: sqlite3.Connection, listener: _Listener) -> None:
-        version, pause, lonely_since = -1, POLL_FIRST, 0.0
-        while True:
-            self._woken.wait(pause)
-            self._woken.clear()
-            with self._lock:
-                ids, fresh = list(self._followed), self._fresh
-                self._fresh = set()
-                if not ids:
-                    lonely_since = lonely_since or time.monotonic()
-                    if self._closed or time.monotonic() - lonely_since > LINGER:
-                        self._looker = None
-                        return
-            if ids:
-                lonely_since = 0.0
-            listener.listen(ids)
-            (now,) = connection.execute("PRAGMA data_version").fetchone()
-            pause = POLL_FIRST if now != version or fresh else min(POLL_LONGEST, pause * 1.2)
-            if now != version:
-                self._look(connection, ids)
-            elif fresh:
-                self._look(connection, [job_id for job_id in fresh if job_id in ids])
-            version = now
+    def _is_done(self) -> bool:
+        """Ends the thread's time where nobody follows anything, in one step with finding so."""
+        with self._lock:
+            if self._followed and not self._closed:
+                return False
+            self._looker = None
+            return True
 
-    def _look(self, connection: sqlite3.Connection, ids: list[str]) -> None:
+    def _watch_rows(self, listener: _Listener) -> None:
+        """Looks at the rows until nobody has followed any for a while."""
+        connection = open_reader(self._home)
+        try:
+            version, behind, look_at = -1, True, 0.0
+            pause, lonely_since = POLL_FIRST, 0.0
+            while True:
+                self._woken.wait(pause)
+                self._woken.clear()
+                ids, fresh = self._take()
+                now = time.monotonic()
+                lonely_since = 0.0 if ids else lonely_since or now
+                if lonely_since and (self._closed or now - lonely_since > LINGER):
+                    return
+                listener.listen(ids)
+                (found,) = connection.execute("PRAGMA data_version").fetchone()
+                changed, version = found != version, found
+                behind |= changed
+                pause = POLL_FIRST if changed or fresh else min(POLL_LONGEST, pause * 1.2)
+                if behind and now >= look_at:
+                    self._look(connection, ids)
+                    # A node that ends a thousand jobs a second mustn't make us look at a thousand rows each time.
+                    behind, look_at = False, now + max(POLL_FIRST, 10 * (time.monotonic() - now))
+                else:
+                    self._look(connection, fresh.intersection(ids))
+        finally:
+            connection.close()
+
+    def _take(self) -> tuple[list[str], set[str]]:
+        """The jobs that are followed, and those that must be looked at now."""
+        with self._lock:
+            fresh, self._fresh = self._fresh, set()
+            return list(self._followed), fresh
+
+    def _look(self, connection: sqlite3.Connection, ids: Collection[str]) -> None:
+        if not ids:
+            return
         for job_id, seen in look(connection, ids).items():
             self._hand_on(job_id, seen)
 

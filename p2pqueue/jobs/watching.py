@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from p2pqueue.jobs.access import Access
 
-LOOK_AGAIN: Final = 1.0  # seconds after which a waiter looks for itself, whatever it was told or not told
+LOOK_AGAIN: Final = 10.0  # seconds after which a waiter looks for itself, whatever it was told or not told
 
 
 @dataclass(frozen=True, slots=True)
