@@ -241,7 +241,10 @@ def _act(invocation: Invocation, verb: Verb, ids: list[str]) -> list[tuple[str, 
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
             results = replica.write_many([partial(_attempt, verb, each) for each in batch])
-            outcomes += [(each, result.error or result.value) for each, result in zip(batch, results, strict=True)]
+            for each, result in zip(batch, results, strict=True):
+                if result.error is not None:
+                    raise result.error
+                outcomes.append((each, result.value))
     return outcomes
 
 

@@ -62,6 +62,7 @@ def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
     """Writes a backup."""
     from p2pqueue import wire
     from p2pqueue.identity.keys import export_space, load
+    from p2pqueue.private import sync_dir
     from p2pqueue.replica.backup import backup
 
     check_initialised(invocation.home)
@@ -76,6 +77,7 @@ def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
             backup(invocation.home.replica_file, part)
             _add_keys(part, exported)
         os.replace(part, path)
+        sync_dir(path.absolute().parent)
     finally:
         part.unlink(missing_ok=True)
     size = path.stat().st_size
@@ -147,8 +149,8 @@ def _read_keys(path: Path) -> dict[str, Any]:
     with open(path, "rb"):
         pass  # says in the system's words what is wrong with the path
     try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("PRAGMA query_only = ON")
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"  # it may lie where nothing can be written
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             (exported,) = connection.execute(f"SELECT exported FROM {_KEYS}").fetchone()
             found: dict[str, Any] = wire.unpack(exported)
     except (sqlite3.DatabaseError, TypeError, MalformedMessage) as error:

@@ -7,6 +7,7 @@ runs in a program, on the command line and inside a node. What workers write sta
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,22 @@ class NewFile:
     path: str | None = None
     capability: str | None = None
     mtime_ns: int | None = None  # of the original when it was enqueued
+
+    def __post_init__(self) -> None:
+        path: object = self.path  # bytes where it was read from the local table and is no UTF-8
+        if isinstance(path, bytes):
+            object.__setattr__(self, "path", os.fsdecode(path))
+
+    @property
+    def stored_path(self) -> str | bytes | None:
+        """The path as the local table keeps it: as text, or as bytes where it is no UTF-8."""
+        if self.path is None:
+            return None
+        raw = os.fsencode(self.path)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return raw
 
 
 @dataclass(frozen=True)
@@ -169,7 +186,7 @@ def put_input(writer: Writer, job_id: str, spec: Stamp, files: Sequence[NewFile]
     writer.put("jobs", job_id, "input", values)
     writer.connection.executemany(
         "INSERT OR REPLACE INTO inputs (job_id, parameter, name, size, path, capability, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(job_id, each.parameter, each.name, each.size, each.path, each.capability, each.mtime_ns) for each in files],
+        [(job_id, each.parameter, each.name, each.size, each.stored_path, each.capability, each.mtime_ns) for each in files],
     )
 
 

@@ -260,7 +260,8 @@ _CLASSES: Final[dict[str, type[Any]]] = {
 def encode(message: Message) -> bytes:
     """The bytes of a message, with their length in front. Raises `ArgumentError` for what can't be carried."""
     try:
-        body: bytes = msgpack.packb(message, default=_as_map, use_bin_type=True, datetime=True)
+        # Paths of files may hold bytes that are no UTF-8, which Python carries as surrogates.
+        body: bytes = msgpack.packb(message, default=_as_map, use_bin_type=True, datetime=True, unicode_errors="surrogateescape")
     except (TypeError, ValueError, OverflowError, UnicodeEncodeError) as error:
         raise ArgumentError(f"this can't be carried: {error}") from error
     if len(body) > MESSAGE_LIMIT:
@@ -297,7 +298,9 @@ class Decoder:
 def decode(body: bytes) -> Message:
     """The message that these bytes stand for. Raises `MalformedMessage`."""
     try:
-        message = msgpack.unpackb(body, object_hook=_from_map, raw=False, strict_map_key=False, timestamp=3)
+        message = msgpack.unpackb(
+            body, object_hook=_from_map, raw=False, strict_map_key=False, timestamp=3, unicode_errors="surrogateescape"
+        )
     except (ValueError, TypeError, KeyError, RecursionError, msgpack.UnpackException) as error:
         raise MalformedMessage(f"not a message between a node and its child: {error or type(error).__name__}") from error
     if not isinstance(message, Message):
