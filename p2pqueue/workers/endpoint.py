@@ -29,6 +29,7 @@ class Endpoint:
         self._waiting = bytearray()
         self._reading = False
         self._open = True
+        self._ended = False
         self.resume()
 
     def send(self, message: Message) -> bool:
@@ -57,7 +58,7 @@ class Endpoint:
 
     def resume(self) -> None:
         """Reads again."""
-        if self._open and not self._reading:
+        if self._open and not self._ended and not self._reading:
             self._loop.add_reader(self._descriptor, self._readable)
             self._reading = True
 
@@ -98,5 +99,6 @@ class Endpoint:
             self._loop.remove_writer(self._descriptor)
 
     def _end(self, reason: str) -> None:
+        self._ended = True
         self.pause()
         self._closed(reason)

@@ -410,3 +410,21 @@ def hog_by_programs() -> None:
 @queue.task
 def say_surrogate() -> None:
     print("\udcff")
+
+
+@queue.task
+def spin(note: str) -> None:
+    Path(note).write_text("started")
+    while True:
+        pass
+
+
+@queue.task
+def leave_files(note: str) -> None:
+    folder = current_job().workdir / "deep" / "er"
+    folder.mkdir(parents=True)
+    (folder / "file").write_text("x")
+    (folder / "link").symlink_to("/")
+    folder.chmod(0o500)
+    Path(note).write_text("started")
+    time.sleep(60)
