@@ -48,10 +48,7 @@ class InlineRunner:
         task = asyncio.current_task()
         assert task is not None
         self._running[job.key] = task
-        try:
-            outcome = await self._outcome(job, report, grants)
-        finally:
-            del self._running[job.key]
+        outcome = await self._outcome(job, report, grants)
         manifest = await self._inputs.keep(outcome.outputs) if isinstance(outcome, Succeeded) and outcome.outputs else None
         if grants or manifest:
             await asyncio.to_thread(remove, self._workdir(job))
@@ -95,6 +92,8 @@ class InlineRunner:
             outcome = RetryLater(str(retry), retry.delay)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
             outcome = failure(error)
+        finally:
+            del self._running[job.key]  # from here on a stop comes too late
         await channel.settled()
         return outcome
 
@@ -109,7 +108,7 @@ class _Channel:
         self._report = report
         self._cancelled = cancelled
         self._log = AttemptLog(log_file)
-        self._pending: list[asyncio.Future[None]] = []
+        self._pending: list[asyncio.Task[None]] = []
 
     @property
     def cancelled(self) -> bool:
@@ -120,7 +119,7 @@ class _Channel:
 
     def checkpoint(self, state: bytes) -> None:
         # The loop can't wait here: it is durable a commit later, and before the attempt ends at the latest.
-        self._pending.append(asyncio.ensure_future(self._report.checkpoint(state)))
+        self._pending.append(self._report.begin_checkpoint(state))
 
     def request(self, kind: str, fields: dict[str, Any]) -> Any:
         raise MisuseError("an inline handler can't wait for its node: use `await task.aenqueue(…)` of the queue")

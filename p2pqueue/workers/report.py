@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
+
     from p2pqueue.workers.protocol import Outcome, Why
     from p2pqueue.workers.settle import ClaimedJob
 
@@ -17,6 +19,9 @@ class Report(Protocol):
 
     async def checkpoint(self, state: bytes) -> None:
         """A checkpoint to keep; returns when it is durable."""
+
+    def begin_checkpoint(self, state: bytes) -> asyncio.Task[None]:
+        """The same for a handler that can't wait; the task ends when it is durable."""
 
     async def request(self, kind: str, fields: dict[str, Any]) -> Any:
         """Something the handler asks of the node; gives the answer, or raises a `P2PQueueError`."""

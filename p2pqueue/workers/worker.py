@@ -316,6 +316,10 @@ class _Reporter:
     async def checkpoint(self, state: bytes) -> None:
         await self._worker._checkpoint(self._run.job, state)
 
+    def begin_checkpoint(self, state: bytes) -> asyncio.Task[None]:
+        assert self._worker._group is not None
+        return self._worker._group.create_task(self.checkpoint(state))
+
     async def request(self, kind: str, fields: dict[str, Any]) -> Any:
         if self._worker.on_request is None:
             raise MisuseError(f"this node does not know the request {kind!r}")
