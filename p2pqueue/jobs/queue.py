@@ -246,7 +246,8 @@ class Queue:
 
 def find_application(queue: Queue) -> str:
     """Where worker processes find a queue: `module:name`, or the path of the program's main file."""
-    for module_name, module in list(sys.modules.items()):
+    # The module that declares it rather than the program that imported it: a child need not run the program again.
+    for module_name, module in sorted(sys.modules.items(), key=lambda each: each[0] == "__main__"):
         for name, value in list(getattr(module, "__dict__", {}).items()):
             if value is queue and (found := _place(module_name, module, name)):
                 return found
