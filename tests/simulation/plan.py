@@ -75,7 +75,9 @@ def plan(seed: int) -> Plan:
     events = [_event(rng, WORK, count) for _ in range(works)] + [_event(rng, FAULTS, count) for _ in range(faults)]
     workers = tuple(index for index in range(1, count) if rng.random() < 0.1) if count > 3 else ()
     topology = rng.choice(("mesh", "mesh", "chain", "star", "ring"))
-    return Plan(seed, count, topology, weather, skews, tuple(sorted(events, key=lambda event: event.at)), workers if topology == "mesh" else ())
+    return Plan(
+        seed, count, topology, weather, skews, tuple(sorted(events, key=lambda event: event.at)), workers if topology == "mesh" else ()
+    )
 
 
 def _event(rng: random.Random, kinds: tuple[tuple[str, int], ...], count: int) -> Event:

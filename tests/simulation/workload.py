@@ -55,7 +55,13 @@ def enqueue(work: Work, pick: float, job: str | None = None, generation: int | N
     if pick < 0.6:
         work.put("jobs", job, "tune", {"title": f"{pick:.4f}", "priority": int(pick * 10)}, generation=stamp.generation)
     if pick < 0.3:
-        work.put("jobs", job, "input", {"input_manifest": "p2pq1-x", "for_spec": f"{stamp.hlc}:{stamp.author.hex()}"}, generation=stamp.generation)
+        work.put(
+            "jobs",
+            job,
+            "input",
+            {"input_manifest": "p2pq1-x", "for_spec": f"{stamp.hlc}:{stamp.author.hex()}"},
+            generation=stamp.generation,
+        )
 
 
 def unique(work: Work, pick: float) -> None:

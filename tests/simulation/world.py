@@ -22,8 +22,8 @@ from tests.simulation.invariants import (
     check_monotone,
     covers,
     heads_of,
-    held_of,
     is_dropped,
+    loose_of,
     registers,
 )
 from tests.simulation.network import Link
@@ -249,7 +249,7 @@ class World:
         self._settle_latent()
         if self.latent:
             return
-        states = {device.name: (heads_of(device), held_of(device)) for device in up}
+        states = {device.name: (heads_of(device), loose_of(device)) for device in up}
         for one, two in combinations(up, 2):
             if states[one.name] == states[two.name]:
                 check_equal(one, two, self.dropped)
@@ -295,7 +295,7 @@ class World:
 
     def _is_settled(self) -> bool:
         devices = self._alive()
-        states = [(heads_of(device), held_of(device)) for device in devices]
+        states = [(heads_of(device), loose_of(device)) for device in devices]
         if any(each != states[0] for each in states):
             return False
         if self.forkish:
@@ -311,7 +311,10 @@ class World:
         for device in devices[1:]:
             if heads_of(device) == heads_of(devices[0]):
                 check_equal(devices[0], device, self.dropped)
-        lines = [f"{device.name}: loose {_words({author: spans[0][0] for author, spans in held_of(device).items()})}, {_words(heads_of(device))}" for device in devices]
+        lines = [
+            f"{device.name}: loose {_words({author: numbers[0] for author, numbers in loose_of(device).items()})}, {_words(heads_of(device))}"
+            for device in devices
+        ]
         raise Violation("not equal long after the faults stopped:\n" + "\n".join(lines))
 
     def _check_acknowledged(self) -> None:
@@ -337,7 +340,7 @@ class World:
         for device in devices:
             check_monotone(device, self.dropped, CREATING)
         for device in devices[1:]:
-            check_equal(devices[0], device, {})
+            check_equal(devices[0], device, {}, rows_only=True)
 
     # --- links ---
 
