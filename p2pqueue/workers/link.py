@@ -161,5 +161,3 @@ class Link:
             os.write(self._wake_write, b"\0")
         except BlockingIOError:
             pass
-
-

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -112,13 +113,13 @@ async def test_a_program_that_takes_too_long_is_ended(bare: Stage) -> None:
 
 
 async def test_a_stopped_program_is_ended(bare: Stage) -> None:
-    import asyncio
-
     asyncio.get_running_loop().call_later(0.3, bare.pool.stop, "this", "held")
     assert await perform(bare, ["sleep", "60"]) == Stopped("held")
 
 
-@pytest.mark.parametrize("command", [{"argv": []}, {"argv": "rm -rf /"}, {"argv": ["a"], "outputs": ["../x"]}, {"argv": ["a"], "progress": "("}])
+@pytest.mark.parametrize(
+    "command", [{"argv": []}, {"argv": "rm -rf /"}, {"argv": ["a"], "outputs": ["../x"]}, {"argv": ["a"], "progress": "("}]
+)
 async def test_a_command_that_is_none_fails_in_words(bare: Stage, command: dict[str, Any]) -> None:
     outcome = await bare.run("exec", options={"command": command})
     assert isinstance(outcome, Failed)

@@ -115,7 +115,7 @@ async def test_an_application_that_breaks_later_keeps_jobs_from_starting_and_is_
     assert not any(lives(pid) for pid in pids)
 
 
-async def test_what_an_application_prints_while_it_loads_goes_to_the_nodes_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_is_printed_while_loading_goes_to_the_nodes_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     await start(tmp_path, write(tmp_path, "simple.py", "import os; print('hello'); os.write(1, b'\\xff\\xff\\xff\\xff')\n" + SIMPLE))
     captured = capsys.readouterr()
     assert "hello" in captured.err

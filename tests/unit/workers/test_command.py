@@ -40,7 +40,8 @@ def test_values_are_quoted_for_a_shell() -> None:
 
 
 def test_parameters_are_what_placeholders_ask_for() -> None:
-    command = Command(("x", "{input}", "{height}", "{out}", "{output2}", "{1}", "{{no}}", "{height}"), inputs=("input",), outputs=("a", "b"))
+    words = ("x", "{input}", "{height}", "{out}", "{output2}", "{1}", "{{no}}", "{height}")
+    command = Command(words, inputs=("input",), outputs=("a", "b"))
     assert command.parameters() == ["input", "height"]
 
 

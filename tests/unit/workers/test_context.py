@@ -74,7 +74,9 @@ def test_threads_find_the_job_of_a_process_that_runs_one(job: JobContext) -> Non
         ((0.1, "\ud800"), (0.1, "?"), "a phase that is no text"),
     ],
 )
-def test_progress_is_cut_to_what_can_be(job: JobContext, heard: Heard, given: tuple[Any, ...], told: tuple[float, str | None], reason: str) -> None:
+def test_progress_is_cut_to_what_can_be(
+    job: JobContext, heard: Heard, given: tuple[Any, ...], told: tuple[float, str | None], reason: str
+) -> None:
     job.set_progress(*given)
     assert heard.steps == [told], reason
 
@@ -98,11 +100,14 @@ def test_what_an_earlier_attempt_kept_is_there(job: JobContext) -> None:
 
 
 def test_continuing_ends_the_attempt_even_where_errors_are_caught(job: JobContext) -> None:
-    with pytest.raises(Continue) as caught:
+    def handler() -> None:
         try:
             job.continue_([2])
         except Exception:  # noqa: BLE001 - what a handler might do
             pytest.fail("it must pass through")
+
+    with pytest.raises(Continue) as caught:
+        handler()
     assert wire.unpack(caught.value.state) == [2]
 
 

@@ -16,14 +16,12 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 
 def piped(*pieces: bytes) -> list[str]:
     reading, writing = os.pipe()
-    found = []
     with os.fdopen(reading, "rb") as stream:
         reader = lines(stream)
         for piece in pieces:
             os.write(writing, piece)
         os.close(writing)
-        found = list(reader)
-    return found
+        return list(reader)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +66,7 @@ def test_words_may_be_paths_and_numbers_but_not_one_text(tmp_path: Path) -> None
 
 def test_a_program_reads_nothing_and_gets_additions_to_the_environment() -> None:
     found: list[str] = []
-    run(["sh", "-c", "cat; echo $ADDED; test -n \"$PATH\""], on_line=found.append, env={"ADDED": "yes"})
+    run(["sh", "-c", 'cat; echo $ADDED; test -n "$PATH"'], on_line=found.append, env={"ADDED": "yes"})
     assert found == ["yes"]
 
 
