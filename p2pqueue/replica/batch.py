@@ -147,7 +147,11 @@ class Batch:
 
     def _waits(self, key: str, register: str, stamp: Stamp) -> bool:
         creating = self.known[key].get(self.shape.creating)
-        return creating is not None and stamp.generation >> RETRY_BITS > creating.stamp.generation >> RETRY_BITS and register != self.shape.creating
+        return (
+            creating is not None
+            and stamp.generation >> RETRY_BITS > creating.stamp.generation >> RETRY_BITS
+            and register != self.shape.creating
+        )
 
     @property
     def keys(self) -> list[str]:

@@ -164,41 +164,30 @@ def _offer(writer: Writer, batch: Batch, write: Write, tally: _Tally) -> None:
         if body is not None and not values:
             values = tuple(wire.unpack(body))
         body = signature = None
-    if signature is not None or register in shape.signed:
-        problem = _unsound(writer, batch, write, tally)
-        if problem:
-            return
-        verified = int((write.table, register) in ALWAYS_VERIFIED or batch.replaces(key, register, write.stamp))
-    else:
-        verified = 1
+    signed = signature is not None or register in shape.signed
+    problem = mismatch(write) if signed else None
+    if problem is not None:
+        _refuse(writer, write, problem, tally)
+        return
     if width is not None and len(values) != width:
         tally.aside.append(set_aside(writer.connection, write, f"{len(values)} values for {width} columns", held=True, now=writer.now))
         return
     if not _wins(writer, batch, write, values, body):
         tally.counted += 1
         return
-    batch.take(key, register, (write.stamp, write.seq, values, body, signature, verified))
+    must = signed and ((write.table, register) in ALWAYS_VERIFIED or batch.replaces(key, register, write.stamp))
+    problem = writer.keyring.problem(writer.connection, write) if must else None
+    if problem is not None:
+        _refuse(writer, write, problem, tally)
+        return
+    batch.take(key, register, (write.stamp, write.seq, values, body, signature, int(must or not signed)))
 
 
-def _unsound(writer: Writer, batch: Batch, write: Write, tally: _Tally) -> bool:
-    """Checks a signed write as far as it must be checked before it merges; says whether it was refused."""
-    if write.register in batch.shape.signed and (write.body is None or write.signature is None):
-        tally.refused.append(set_aside(writer.connection, write, "it bears no signature", held=False, now=writer.now))
-        return True
-    must = (write.table, write.register) in ALWAYS_VERIFIED or batch.replaces(write.key, write.register, write.stamp)
-    if must and batch.rival(write.key, write.register, write.stamp) is None:
-        problem = writer.keyring.problem(writer.connection, write)
-    elif write.register in batch.shape.signed:
-        problem = mismatch(write)
-    else:
-        return False
-    if problem is None:
-        return False
+def _refuse(writer: Writer, write: Write, problem: str, tally: _Tally) -> None:
     if problem == UNKNOWN_AUTHOR:
         tally.refused.append(_refused(write, problem, lasting=False))
     else:
         tally.refused.append(set_aside(writer.connection, write, problem, held=False, now=writer.now))
-    return True
 
 
 def _wins(writer: Writer, batch: Batch, write: Write, values: tuple[object, ...], body: bytes | None) -> bool:

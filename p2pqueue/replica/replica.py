@@ -192,7 +192,7 @@ class Replica(Database):
         old = writer.author
         new = forks.fork(writer)
         self.fork_reason = reason
-        _log.warning("This database goes on under a new author (%s → %s): %s", old.hex()[:8], new.hex()[:8], reason)
+        _log.warning("This database goes on under a new author (%s → %s): %s", old.hex()[-8:], new.hex()[-8:], reason)
         return new
 
     # Reading

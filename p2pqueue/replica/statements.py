@@ -21,11 +21,12 @@ INSERT_CHANGE = (
     "rank = excluded.rank, claim = excluded.claim, hlc = excluded.hlc, body = excluded.body, signature = excluded.signature, "
     "verified = excluded.verified"
 )
-SELECT_KNOWN = (
-    "SELECT key, register, generation, rank, claim, hlc, author, seq, verified, body IS NOT NULL AND signature IS NULL FROM changes "
-    "WHERE tbl = ? AND key IN (SELECT value FROM json_each(?))"
+_KNOWN = (
+    "SELECT key, register, generation, rank, claim, hlc, author, seq, verified, body IS NOT NULL AND signature IS NULL "
+    "FROM changes WHERE tbl = ? AND "
 )
-SELECT_KNOWN_ONE = "SELECT key, register, generation, rank, claim, hlc, author, seq, verified, body IS NOT NULL AND signature IS NULL FROM changes WHERE tbl = ? AND key = ?"
+SELECT_KNOWN = _KNOWN + "key IN (SELECT value FROM json_each(?))"
+SELECT_KNOWN_ONE = _KNOWN + "key = ?"
 DELETE_CHANGE = "DELETE FROM changes WHERE tbl = ? AND key = ? AND register = ?"
 
 

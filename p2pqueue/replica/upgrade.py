@@ -29,7 +29,9 @@ def apply_known(writer: Writer, declared: Iterable[tuple[str, str]]) -> None:
     for table, registers in by_table.items():
         kept = [write for register in registers for write in _kept(writer, table, register)]
         if kept:
-            writer.connection.executemany("DELETE FROM changes WHERE tbl = ? AND register = ?", [(table, register) for register in registers])
+            writer.connection.executemany(
+                "DELETE FROM changes WHERE tbl = ? AND register = ?", [(table, register) for register in registers]
+            )
             merge_kept(writer, table, kept)
 
 

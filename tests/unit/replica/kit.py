@@ -28,7 +28,14 @@ CLIPS = Table(
     "clips",
     "id",
     (
-        Register("made", (Column("name", "TEXT"), Column("length", "REAL")), signed=True, first=True, creating=True, kept=("generation", "hlc", "author")),
+        Register(
+            "made",
+            (Column("name", "TEXT"), Column("length", "REAL")),
+            signed=True,
+            first=True,
+            creating=True,
+            kept=("generation", "hlc", "author"),
+        ),
         Register("title", (Column("title", "TEXT"),)),
         Register("stage", (Column("stage", "TEXT"), Column("note", "TEXT"))),
         Register("cover", (Column("cover", "BLOB"), Column("for_made", "TEXT"))),
@@ -163,8 +170,8 @@ def hlc(ms: int, counter: int = 0) -> int:
 
 
 def write_of(
-    author: bytes, seq: int, register: str, values: Iterable[Any], *, key: str = "k", table: str = "notes", time: int = NOW, generation: int = 0,
-    rank: int = 0, first: bool = False,
+    author: bytes, seq: int, register: str, values: Iterable[Any], *, key: str = "k", table: str = "notes", time: int = NOW,
+    generation: int = 0, rank: int = 0, first: bool = False,
 ) -> Write:  # fmt: skip
     """A write as a peer would send it."""
     stamp = Stamp(generation, rank, 0, -hlc(time) if first else hlc(time), author)

@@ -216,7 +216,17 @@ def test_what_was_set_aside_is_held_and_passed_on_until_it_is_outranked() -> Non
 
 def test_an_unknown_register_is_kept_passed_on_and_applied_after_an_upgrade() -> None:
     color = Register("color", (Column("color", "TEXT"),))
-    newer = Table(CLIPS.name, CLIPS.key, (*CLIPS.registers, color), CLIPS.derived, CLIPS.indexes, CLIPS.counted, CLIPS.compact, CLIPS.ended, CLIPS.ended_at)
+    newer = Table(
+        CLIPS.name,
+        CLIPS.key,
+        (*CLIPS.registers, color),
+        CLIPS.derived,
+        CLIPS.indexes,
+        CLIPS.counted,
+        CLIPS.compact,
+        CLIPS.ended,
+        CLIPS.ended_at,
+    )
     space = Space()
     old_device = space.device("old")
     with (
@@ -288,5 +298,7 @@ def test_writes_come_newest_first_but_what_says_who_is_who_before() -> None:
         assert [w.table for w in sent[:3]] == ["devices", "authors", "devices"]
         assert [w.key for w in sent if w.table == "clips"] == keys[::-1]
         head = replica.heads()[replica.author].seq
-        page = replica.live_writes(above={replica.author: head - 5}, not_held={replica.author: [(head, head), (head - 2, head - 2)]}, limit=2)
+        page = replica.live_writes(
+            above={replica.author: head - 5}, not_held={replica.author: [(head, head), (head - 2, head - 2)]}, limit=2
+        )
         assert [w.seq for w in page] == [head - 1, head - 3]
