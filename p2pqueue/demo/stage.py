@@ -20,6 +20,7 @@ import psutil
 APPLICATION = "p2pqueue.demo.app:queue"
 START_LIMIT = 30.0  # seconds until a node is ready; it takes about half a second
 COMMAND_LIMIT = 60.0  # seconds for a command; it takes a tenth of one
+CHILDREN_LIMIT = 10.0  # seconds after which children of a killed node are no longer waited for
 WATCH_LIMIT = 90.0  # seconds that one watch may take; the longest takes twenty
 STOP_LIMIT = 15.0  # seconds for an orderly end: the grace time and some slack
 
@@ -94,9 +95,10 @@ class Stage:
         self._node.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
         killed = time.monotonic()
         self._node.wait()
-        _, alive = psutil.wait_procs(children, timeout=10)
-        if alive:
-            raise StoryBroken(f"{len(alive)} children outlived their node by 10 s")
+        while alive := [child for child in children if _lives(child)]:
+            if time.monotonic() - killed > CHILDREN_LIMIT:
+                raise StoryBroken(f"{len(alive)} children outlived their node by {CHILDREN_LIMIT:.0f} s")
+            time.sleep(0.02)
         return len(children), time.monotonic() - killed
 
     def stop_node(self) -> int | None:
@@ -120,6 +122,13 @@ class Stage:
 
     def _log_tail(self) -> str:
         return (self.folder / "node.log").read_text(errors="replace")[-500:].strip()
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)  # nothing runs in a zombie
+    except psutil.Error:
+        return False
 
 
 @contextmanager
