@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from p2pqueue.errors import MisuseError, PayloadUnavailable, PeerError
+from p2pqueue.errors import DiskFull, MalformedMessage, MisuseError, PayloadUnavailable, PeerError
 from p2pqueue.home import Home
 from p2pqueue.payload import holdings, outputs, saving
 from p2pqueue.payload.batch import Batch
@@ -82,8 +82,13 @@ class Shelf:
         named = name if name is not None else default_name(absolute(path))
         real = Path(os.path.realpath(absolute(path)))
         _, size = check_readable(real)
-        if size < COPY_LIMIT or not outputs.lies_within(real, workdir or self.home.work_dir):
-            return self.ingest(real, name=named)
+        ours = outputs.lies_within(real, workdir or self.home.work_dir)
+        if size < COPY_LIMIT or not ours:
+            try:
+                return self.ingest(real, name=named)
+            except DiskFull:
+                if not ours:
+                    raise  # moving takes no more room than it has already: the work of a job isn't lost for a quota
         with outputs.moved(real, self._outputs, named, check_room=self._store.check_room) as target:
             file, identity = open_plain(target)
             with file:
@@ -153,10 +158,10 @@ class Shelf:
     def sweep(self, live: Iterable[str]) -> int:
         """Frees what neither these capabilities nor anything in the making needs, and tells how many bytes that freed.
 
-        What was taken in within the last hour stays, so that a job's row may be written after its files.
+        What was taken in within the last hour stays, so that a job's row may be written after its files. Rows may come
+        from elsewhere: a text that is no capability names nothing here and is passed over.
         """
-        addresses = [parse_capability(text).address for text in live]
-        return sweep(self._catalogue, self._store, self._outputs, addresses)
+        return sweep(self._catalogue, self._store, self._outputs, _addresses(live))
 
     def verify(self) -> list[bytes]:
         """Reads every stored shard, drops those that are damaged, and gives their addresses."""
@@ -193,6 +198,14 @@ class Shelf:
 
     def _reader(self) -> Reader:
         return Reader(self._store, self._catalogue, self._space_key)
+
+
+def _addresses(capabilities: Iterable[str]) -> Iterator[bytes]:
+    for text in capabilities:
+        try:
+            yield parse_capability(text).address
+        except MalformedMessage:
+            continue
 
 
 def _single(manifest: FileManifest | FolderManifest) -> FileManifest:

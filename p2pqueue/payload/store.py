@@ -22,6 +22,14 @@ INLINE_LIMIT: Final = 32 * 1024  # bytes of a shard that lies in the catalogue
 DEFAULT_QUOTA: Final = 20 * 1024**3  # bytes; less where that is more than a tenth of the disk
 DEFAULT_RESERVE: Final = 1024**3  # bytes; less where that is more than a twentieth of the disk
 
+UNCOPY: Final = """
+UPDATE files SET copied = 0
+WHERE source IS NOT NULL AND address IN (SELECT root FROM uses WHERE address = ?)  -- uses_address
+"""
+UNUSE: Final = """
+DELETE FROM uses
+WHERE address = ?1 AND EXISTS (SELECT 1 FROM plain p JOIN files f ON f.source = p.source WHERE p.address = ?1 AND f.address = root)
+"""
 _IS_NEEDED: Final = """
 SELECT EXISTS (SELECT 1 FROM uses WHERE address = ?1)      -- uses_address
     OR EXISTS (SELECT 1 FROM holds WHERE address = ?1)     -- holds_address
@@ -79,7 +87,7 @@ class ShardStore:
         if stored + size > quota:
             raise DiskFull(
                 f"Storing {size} bytes would pass the quota for files ({stored} of {quota} bytes are used); run `p2pqueue prune`, "
-                "raise the setting `quota`, or share the file from where it lies instead of copying it"
+                "or raise the setting `quota`"
             )
         disk = shutil.disk_usage(self._existing_folder())
         reserve = min(DEFAULT_RESERVE if self._reserve is None else self._reserve, disk.total // 20)
@@ -131,6 +139,9 @@ class ShardStore:
             if shard is not None and address_of(shard) == address:
                 return False
             self.remove_unneeded(connection, [address])
+            # A file that lies in the plain as well goes on from there.
+            connection.execute(UNCOPY, (address,))
+            connection.execute(UNUSE, (address,))
             return True
 
         if self._catalogue.free(drop):

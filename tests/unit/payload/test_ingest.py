@@ -245,6 +245,22 @@ def test_several_files_are_listed_in_one_manifest(shelf: Shelf, make_file: MakeF
     assert not shelf.holds(both)
 
 
+@COPY
+def test_a_manifest_too_long_for_one_shard_comes_in_parts(
+    shelf: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch, copy: bool
+) -> None:
+    """As for a file of 40 GiB, whose references no longer fit."""
+    monkeypatch.setattr("p2pqueue.payload.publish.INLINE_REFERENCES", 64)
+    for module in ("publish", "manifest"):
+        monkeypatch.setattr(f"p2pqueue.payload.{module}.PART_SIZE", 2 * 64)
+    stored = shelf.ingest(make_file(5 * MIB), copy=copy)
+    assert shelf.describe(stored.capability).chunk_count == 5
+    assert shelf.holds(stored.capability)
+    assert b"".join(shelf.open(stored.capability)) == content(5 * MIB)
+    assert shelf.remove(stored.capability) > 0
+    assert shelf.usage().stored == 0
+
+
 @pytest.mark.parametrize(
     ("path", "words"),
     [

@@ -107,6 +107,15 @@ def test_an_output_that_can_not_be_sealed_is_where_it_was(shelf: Shelf, workdir:
     assert list((home.path / "outputs").iterdir()) == []
 
 
+def test_a_small_output_is_moved_when_a_copy_would_pass_the_quota(home: Home, workdir: Path) -> None:
+    shelf = Shelf(home, SPACE_KEY, quota=1000, reserve=0)
+    stored = shelf.adopt(make(workdir / "out.txt", 5000))
+    assert stored.by_reference
+    shutil.rmtree(workdir)
+    assert b"".join(shelf.open(stored.capability)) == content(5000)
+    shelf.close()
+
+
 @pytest.mark.parametrize("name", ["../../escape", "/etc/escape", "a\nb", "..", "x" * 400])
 def test_the_name_of_an_output_is_no_path(shelf: Shelf, workdir: Path, home: Home, name: str) -> None:
     stored = shelf.adopt(make(workdir / "out"), name)

@@ -107,6 +107,9 @@ def test_a_plain_copy_takes_over_for_a_rotten_shard(shelf: Shelf, make_file: Mak
     shelf.ingest(path, copy=False)
     spoil(shard_file(home, shelf, stored.capability, 0))
     assert b"".join(shelf.open(stored.capability)) == content(2 * MIB)
+    assert shelf.holds(stored.capability)
+    path.unlink()
+    assert not shelf.holds(stored.capability)
 
 
 def test_verifying_finds_and_drops_what_is_rotten(shelf: Shelf, make_file: MakeFile, home: Home) -> None:

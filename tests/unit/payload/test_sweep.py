@@ -202,6 +202,13 @@ def test_usage_is_told(shelf: Shelf, make_file: MakeFile) -> None:
     assert usage.outputs == 0
 
 
+def test_a_row_that_names_no_manifest_stops_no_sweep(shelf: Shelf, make_file: MakeFile, later: Callable[[float], None]) -> None:
+    live = shelf.ingest(make_file(10))
+    later(4000)
+    shelf.sweep(["", "p2pq1-nonsense", "\ud800", live.capability])
+    assert shelf.holds(live.capability)
+
+
 def test_sweeping_a_home_without_files_does_nothing(tmp_path: Path) -> None:
     shelf = Shelf(Home(tmp_path / "new"), SPACE_KEY)
     assert shelf.sweep([]) == 0
