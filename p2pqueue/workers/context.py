@@ -86,7 +86,7 @@ class JobContext:
     """
 
     def __init__(
-        self, channel: Channel, *, job_id: str, task: str, attempt: int = 1, workdir: str | Path = "",
+        self, channel: Channel, *, job_id: str, task: str, attempt: int = 1, workdir: str | os.PathLike[str] = "",
         timeout: float | None = None, resume_from: bytes | None = None,
     ) -> None:  # fmt: skip
         self.id = job_id

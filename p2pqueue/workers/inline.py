@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import Cancelled, MisuseError, P2PQueueError, Retry
@@ -51,7 +51,7 @@ class InlineRunner:
         outcome = await self._outcome(job, report, grants)
         manifest = await self._inputs.keep(outcome.outputs) if isinstance(outcome, Succeeded) and outcome.outputs else None
         if grants or manifest:
-            await asyncio.to_thread(remove, self._workdir(job))
+            await asyncio.to_thread(remove, _Folder(self._home, job))
         return outcome, manifest
 
     def stop(self, key: str, why: Why) -> None:
@@ -63,9 +63,9 @@ class InlineRunner:
 
     async def _outcome(self, job: ClaimedJob, report: Report, grants: Mapping[str, Any]) -> Outcome:
         timeout = job.timeout if job.timeout is not None else self._tasks[job.task].timeout
-        channel = _Channel(report, lambda: job.key in self._why, self._home.log_file(job.job_id, job.holder.generation, job.holder.claim))
+        channel = _Channel(report, job, self._why, self._home)
         context = JobContext(
-            channel, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=self._workdir(job), timeout=timeout,
+            channel, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=_Folder(self._home, job), timeout=timeout,
             resume_from=job.checkpoint,
         )  # fmt: skip
         limit = asyncio.timeout(timeout)
@@ -97,22 +97,32 @@ class InlineRunner:
         await channel.settled()
         return outcome
 
-    def _workdir(self, job: ClaimedJob) -> Path:
-        return folder_of(self._home.work_dir, job.key)
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The working folder of an attempt; its path is only made up for a handler that asks."""
+
+    home: Home
+    job: ClaimedJob
+
+    def __fspath__(self) -> str:
+        return str(folder_of(self.home.work_dir, self.job.key))
 
 
 class _Channel:
     """What carries an inline handler's words to its worker."""
 
-    def __init__(self, report: Report, cancelled: Callable[[], bool], log_file: Path) -> None:
+    def __init__(self, report: Report, job: ClaimedJob, stopped: Mapping[str, Why], home: Home) -> None:
         self._report = report
-        self._cancelled = cancelled
-        self._log = AttemptLog(log_file)
+        self._job = job
+        self._stopped = stopped
+        self._home = home
+        self._log: AttemptLog | None = None
         self._pending: list[asyncio.Task[None]] = []
 
     @property
     def cancelled(self) -> bool:
-        return self._cancelled()
+        return self._job.key in self._stopped
 
     def progress(self, fraction: float, phase: str | None) -> None:
         self._report.progress(fraction, phase)
@@ -125,6 +135,9 @@ class _Channel:
         raise MisuseError("an inline handler can't wait for its node: use `await task.aenqueue(…)` of the queue")
 
     def log(self, data: bytes) -> None:
+        if self._log is None:
+            holder = self._job.holder
+            self._log = AttemptLog(self._home.log_file(self._job.job_id, holder.generation, holder.claim))
         self._log.write(data)
 
     async def settled(self) -> None:
@@ -134,7 +147,8 @@ class _Channel:
                 await pending
             except P2PQueueError as error:
                 _log.warning("a checkpoint was not kept: %s", error)
-        self._log.close()
+        if self._log is not None:
+            self._log.close()
 
 
 def load_functions(application: str | None, names: Sequence[str], queue: Queue | None) -> dict[str, Function]:

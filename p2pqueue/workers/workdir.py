@@ -14,14 +14,14 @@ from pathlib import Path
 from p2pqueue.private import DIR_MODE
 
 
-def make(path: str | Path) -> Path:
+def make(path: str | os.PathLike[str]) -> Path:
     """Makes the folder, readable by its owner alone, with its parents; an existing one is used as it is."""
     folder = Path(path)
     folder.mkdir(mode=DIR_MODE, parents=True, exist_ok=True)
     return folder
 
 
-def remove(path: str | Path) -> bool:
+def remove(path: str | os.PathLike[str]) -> bool:
     """Removes the folder with all in it, and says whether it is gone; a missing one is. Symbolic links are not followed."""
     import shutil  # with its compressors: too much for every idle child
 
