@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from p2pqueue.errors import P2PQueueError
@@ -260,5 +260,5 @@ class Attempt:
         if isinstance(outcome, Stopped) and self._cause is None:
             outcome = Crashed("the handler's process was told to end (SIGTERM) by somebody else")
         if isinstance(outcome, (Failed, Crashed, TimedOut)) and outcome.log_tail is None:
-            outcome = replace(outcome, log_tail=self._log.tail())
+            outcome = outcome.changed(log_tail=self._log.tail())
         return outcome if outcome is not None else Crashed("the handler's process is out of step")

@@ -18,12 +18,13 @@ Neither side trusts bytes: a message is bounded, and what is none raises `Malfor
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgpack
 
 from p2pqueue.errors import ArgumentError, MalformedMessage
+from p2pqueue.workers.value import Value
 
 MESSAGE_LIMIT: Final = 1 << 20  # bytes: arguments, results and checkpoints hold 64 KiB each
 PHASE_LIMIT: Final = 200  # characters of a phase
@@ -36,13 +37,13 @@ LOST_NODE: Final = 70  # exit status of a child that lost the connection to its 
 Why = Literal["cancelled", "held", "shutdown", "lost"]
 
 _LENGTH = struct.Struct(">I")
+_NONE: Final[dict[str, Any]] = {}
 
 
 # -- what runs ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FileGrant:
+class FileGrant(Value):
     """A file that a handler is given: where it lies on this device, or what fetches it."""
 
     path: str | None
@@ -51,8 +52,7 @@ class FileGrant:
     size: int | None
 
 
-@dataclass(frozen=True)
-class OutputFile:
+class OutputFile(Value):
     """A file that a handler returned, by its name in the result. `label` is the file's own name."""
 
     name: str
@@ -61,8 +61,7 @@ class OutputFile:
     label: str | None = None
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(Value):
     """One attempt of a job. Durations are seconds from the start; `memory_limit` is in bytes."""
 
     key: str  # unique among the attempts of this device
@@ -72,7 +71,7 @@ class Assignment:
     args: bytes  # a packed map of parameter to value; a File is {"__file__": name}
     workdir: str
     log_file: str
-    files: dict[str, FileGrant] = field(default_factory=dict)
+    files: Mapping[str, FileGrant] = _NONE
     deadline: float | None = None
     stall_timeout: float | None = None
     resume_from: bytes | None = None
@@ -80,8 +79,7 @@ class Assignment:
     memory_limit: int | None = None
 
 
-@dataclass(frozen=True)
-class TaskDescription:
+class TaskDescription(Value):
     """What a node knows of a task without importing the application. None leaves it to the defaults."""
 
     name: str
@@ -123,16 +121,14 @@ class TaskDescription:
 # -- how it ended -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Succeeded:
+class Succeeded(Value):
     """The handler returned; `result` is packed, `outputs` are the files that it names."""
 
     result: bytes
     outputs: tuple[OutputFile, ...] = ()
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Value):
     """The handler raised; `kinds` are the names of the exception's classes, the most special first."""
 
     error: str
@@ -141,39 +137,34 @@ class Failed:
     log_tail: str | None = None
 
 
-@dataclass(frozen=True)
-class RetryLater:
+class RetryLater(Value):
     """The handler asked to be run again, after `delay` seconds or the task's backoff."""
 
     reason: str
     delay: float | None = None
 
 
-@dataclass(frozen=True)
-class Continued:
+class Continued(Value):
     """The handler gave the job back with a checkpoint."""
 
     state: bytes
 
 
-@dataclass(frozen=True)
-class Crashed:
+class Crashed(Value):
     """The process of the handler died or had to be ended, and how."""
 
     reason: str
     log_tail: str | None = None
 
 
-@dataclass(frozen=True)
-class TimedOut:
+class TimedOut(Value):
     """The handler took longer than it may, in all or between two steps."""
 
     reason: str
     log_tail: str | None = None
 
 
-@dataclass(frozen=True)
-class Stopped:
+class Stopped(Value):
     """The handler was stopped by its node."""
 
     why: Why
@@ -185,8 +176,7 @@ Outcome = Succeeded | Failed | RetryLater | Continued | Crashed | TimedOut | Sto
 # -- messages -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(Value):
     """What the node answers to the message of that number: a value, or an error in words."""
 
     number: int
@@ -194,42 +184,36 @@ class Reply:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class Reap:
+class Reap(Value):
     """What the handler had left running was killed."""
 
 
-@dataclass(frozen=True)
-class Leave:
+class Leave(Value):
     """End in an orderly way."""
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Value):
     """The child can run tasks, or tells why it can't."""
 
     tasks: tuple[dict[str, Any], ...] = ()
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Value):
     """How far the handler is, 0 to 1, and what it is at."""
 
     fraction: float
     phase: str | None = None
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Value):
     """State to keep for the next attempt, packed."""
 
     number: int
     state: bytes
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Value):
     """Something that the handler asks of the node."""
 
     number: int
@@ -237,8 +221,7 @@ class Request:
     fields: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Value):
     """What became of the handler. `clean`: it left no process behind. `spent`: this child should run nothing more."""
 
     outcome: Outcome
