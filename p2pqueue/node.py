@@ -26,7 +26,7 @@ from p2pqueue.nodelock import NodeLock
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.replica.doorbell_server import DoorbellServer
 from p2pqueue.replica.store import Store
-from p2pqueue.workers import workdir
+from p2pqueue.workers import tidying, workdir
 from p2pqueue.workers.inline import InlineRunner, load_functions
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.live import Live
@@ -225,9 +225,17 @@ class Node:
             try:
                 await self.store.write(lambda writer: fail_unknown(writer, self.tasks, int(self.settings.unknown_task_after * 1000)))
                 await self.store.prune(int(self.settings.retention * 1000))
+                await self._sweep()
             except P2PQueueError as error:
                 _log.warning("tidying up: %s", error)
             await asyncio.sleep(TIDY_EVERY)
+
+    async def _sweep(self) -> None:
+        """Frees what nothing names any more. What is being taken in meanwhile is young, and stays."""
+        await self.store.write(lambda writer: local.forget_inputs(writer.connection), quiet=True)
+        folders = await asyncio.to_thread(tidying.log_folders, self.home)
+        still = await self.store.read(lambda connection: tidying.needed(connection, folders))
+        await asyncio.to_thread(tidying.tidy, self.home, self.shelf, folders, still)
 
     # -- the local socket -------------------------------------------------------------------------------------
 

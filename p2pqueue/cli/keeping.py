@@ -16,10 +16,11 @@ import click
 
 from p2pqueue.cli import edge, output, quantities
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
-from p2pqueue.cli.opening import check_initialised, words, writing
+from p2pqueue.cli.opening import check_initialised, open_shelf, words, writing
 from p2pqueue.cli.output import plain
 
 _KEYS = "backup_of_keys"  # the table of a backup that holds the space's keys
+_SHORTEST = 86_400.0  # seconds: what ended is kept for a day at least, since other devices may still ask for it
 
 
 @click.command(
@@ -36,11 +37,20 @@ _KEYS = "backup_of_keys"  # the table of a backup that holds the space's keys
 def prune_command(invocation: Invocation, older_than: float | None) -> None:
     """Drops what ended long ago."""
     from p2pqueue.config import load_settings
+    from p2pqueue.jobs.local import forget_inputs
     from p2pqueue.replica.retention import prune_all
+    from p2pqueue.workers.tidying import log_folders, needed, tidy
 
+    if older_than is not None and older_than < _SHORTEST:
+        raise click.BadParameter("jobs are kept for at least a day.", param_hint="--older-than")
     age = load_settings(invocation.home, {"retention": older_than}).retention
     with writing(invocation.home) as replica:
         dropped = sum(prune_all(replica, int(age * 1000)))
+        replica.write(lambda writer: forget_inputs(writer.connection))
+        folders = log_folders(invocation.home)
+        still = replica.read(lambda connection: needed(connection, folders))
+    with closing(open_shelf(invocation.home)) as shelf:
+        tidy(invocation.home, shelf, folders, still)
     invocation.result({"schema": 1, "dropped": dropped}, lambda: [f"dropped {dropped} rows"])
 
 

@@ -16,6 +16,7 @@ from p2pqueue.errors import DamagedHome, HomeBusy, NotInitialised, ReadOnlyHome
 
 if TYPE_CHECKING:
     from p2pqueue.home import Home
+    from p2pqueue.payload.shelf import Shelf
     from p2pqueue.replica.replica import Replica
 
 
@@ -95,3 +96,13 @@ def node_pid(home: Home) -> int | None:
     from p2pqueue.nodelock import running_pid
 
     return running_pid(home.node_lock_file)
+
+
+def open_shelf(home: Home) -> Shelf:
+    """The files of a home, within its quota; the caller closes it."""
+    from p2pqueue.config import load_settings
+    from p2pqueue.identity.keys import load
+    from p2pqueue.payload.shelf import Shelf
+
+    settings = load_settings(home)
+    return Shelf(home, load(home).space_key, quota=settings.quota, reserve=settings.reserve)

@@ -14,7 +14,7 @@ import click
 from p2pqueue.cli import edge, output, quantities
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 from p2pqueue.cli.naming import complete_job
-from p2pqueue.cli.opening import reading
+from p2pqueue.cli.opening import open_shelf, reading
 from p2pqueue.cli.output import plain
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def result_command(invocation: Invocation, job: str, target: str | None) -> None
     if run is None or run.output_manifest is None:
         _give_value(invocation, row, value, target)
         return
-    shelf = _shelf(invocation)
+    shelf = open_shelf(invocation.home)
     try:
         files = _files(shelf, run, value)
         if target is None:
@@ -86,7 +86,7 @@ def save_as(invocation: Invocation, job_id: str, paths: dict[str, str]) -> None:
         run = rows.run(connection, row.result_id) if row is not None and row.result_id else None
     if run is None or run.output_manifest is None:
         return
-    shelf = _shelf(invocation)
+    shelf = open_shelf(invocation.home)
     try:
         for each in _files(shelf, run, unpacked(run.result)):
             if each.name in paths:
@@ -126,13 +126,6 @@ def _shown(value: Any) -> str:
 def _document(row: JobRow, value: Any, files: list[ResultFile]) -> dict[str, Any]:
     listed = [{"key": each.key, "name": each.name, "size": each.size, "manifest": each.manifest} for each in files]
     return {"schema": 1, "id": row.id, "status": row.status, "result": value, "files": listed}
-
-
-def _shelf(invocation: Invocation) -> Shelf:
-    from p2pqueue.identity.keys import load
-    from p2pqueue.payload.shelf import Shelf
-
-    return Shelf(invocation.home, load(invocation.home).space_key)
 
 
 def _files(shelf: Shelf, run: RunRow, value: Any) -> list[ResultFile]:

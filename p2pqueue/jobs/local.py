@@ -18,9 +18,31 @@ LOCAL_TABLES = (
         path TEXT, capability TEXT, mtime_ns INTEGER, problem TEXT,
         PRIMARY KEY (job_id, parameter)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS inputs_unsealed ON inputs(job_id) WHERE capability IS NULL",
+    # What was shared without a job: kept until it is removed.
+    "CREATE TABLE IF NOT EXISTS shared (capability TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS tasks (name TEXT PRIMARY KEY, queue TEXT NOT NULL, description TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS worker (one INTEGER PRIMARY KEY CHECK (one = 1), ability TEXT NOT NULL)",
 )
+
+
+def remember_shared(connection: sqlite3.Connection, capability: str, now: int) -> None:
+    """Keeps a file that was shared without a job from being swept away."""
+    connection.execute("INSERT OR IGNORE INTO shared (capability, since) VALUES (?, ?)", (capability, now))
+
+
+def forget_inputs(connection: sqlite3.Connection) -> None:
+    """Forgets the inputs of jobs that are gone."""
+    connection.execute("DELETE FROM inputs WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = inputs.job_id AND live = 1)")
+
+
+def live_capabilities(connection: sqlite3.Connection) -> set[str]:
+    """The manifests of all files that a job, a run or a person still names."""
+    query = """
+        SELECT input_manifest FROM jobs WHERE input_manifest IS NOT NULL AND live = 1
+        UNION SELECT output_manifest FROM runs WHERE output_manifest IS NOT NULL
+        UNION SELECT capability FROM inputs WHERE capability IS NOT NULL
+        UNION SELECT capability FROM shared"""
+    return {capability for (capability,) in connection.execute(query)}
 
 
 def remember_tasks(connection: sqlite3.Connection, descriptions: list[dict[str, Any]]) -> None:

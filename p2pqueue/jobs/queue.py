@@ -208,9 +208,11 @@ class Queue:
 
         A file below 64 MiB, or any with `copy=True`, is kept sealed; a larger one is served from where it lies.
         """
+        from p2pqueue.jobs.local import remember_shared
         from p2pqueue.jobs.outcome import open_file
 
         stored = self.access.shelf.ingest(path, copy=copy, name=name)
+        self.access.write(lambda writer: remember_shared(writer.connection, stored.capability, writer.now))
         return open_file(self.access.shelf, stored.capability)
 
     async def ashare(self, path: str | os.PathLike[str], *, copy: bool | None = None, name: str | None = None) -> File:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import ArgumentError, Cancelled, Retry
 from p2pqueue.jobs.arguments import decode, encode_result
@@ -26,6 +27,9 @@ from p2pqueue.workers.protocol import (
     Succeeded,
 )
 
+if TYPE_CHECKING:
+    from p2pqueue.payload.shelf import Shelf
+
 STOPPED = Stopped("cancelled")  # the child knows only that it was stopped; its node knows why
 
 
@@ -33,7 +37,7 @@ def call(function: Callable[..., Any], assignment: Assignment, interrupt: Interr
     """Calls a handler with the arguments of an assignment and gives what became of it."""
 
     def body() -> Outcome:
-        args = decode(assignment.args, open_files(assignment.files))
+        args = decode(assignment.args, open_files(assignment.files, assignment.workdir))
         if inspect.iscoroutinefunction(function):
             return reported(_run_async(function(**args), interrupt))
         interrupt.open()
@@ -101,13 +105,16 @@ def traceback_of(error: BaseException) -> str:
     return f"{text[:head]}\n[…]\n{text[-(TRACEBACK_LIMIT - head - 8) :]}"
 
 
-def open_files(grants: Mapping[str, FileGrant]) -> dict[str, Any]:
-    """The `File` of each grant."""
+def open_files(grants: Mapping[str, FileGrant], scratch: str | os.PathLike[str], shelf: Shelf | None = None) -> dict[str, Any]:
+    """The `File` of each grant; into the folder `scratch` those are unpacked that have no plain original here."""
     if not grants:
         return {}
     from p2pqueue.payload.file import File
 
-    return {name: File(grant.path or grant.capability or "") for name, grant in grants.items()}
+    return {
+        name: File.granted(grant.path, grant.capability, name=grant.name, size=grant.size, shelf=shelf, scratch=Path(scratch))
+        for name, grant in grants.items()
+    }
 
 
 def reported(value: Any) -> Outcome:

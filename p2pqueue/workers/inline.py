@@ -72,7 +72,9 @@ class InlineRunner:
         try:
             with running(context):
                 async with limit:
-                    value = await self._functions[job.task](**decode(job.args, open_files(grants)))
+                    value = await self._functions[job.task](
+                        **decode(job.args, open_files(grants, _Folder(self._home, job), self._inputs.shelf))
+                    )
             outcome: Outcome = reported(value)
         except asyncio.CancelledError:
             why = self._why.pop(job.key, None)
