@@ -117,7 +117,7 @@ def _table(connection: sqlite3.Connection, found: list[Any], reasons: dict[str, 
 
 def _note(row: Any, why: str | None) -> str:
     if row.status == "running":
-        return row.phase or ""
+        return row.phase if row.phase and row.phase != "Queued" else ""  # until its first beat a job's phase is that
     if row.status == "failed":
         return row.error or ""
     return why or ""

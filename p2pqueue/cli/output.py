@@ -17,7 +17,7 @@ _STEERING = frozenset(
     [*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 )
 _SHORT = {0x09: "\\t", 0x0A: "\\n", 0x0D: "\\r", 0x1B: "\\x1b"}
-_WIDEST_CELL = 48  # columns of the terminal that one cell may take before it is cut
+_NARROWEST = 14  # columns below which no cell is cut: an id must stay one
 
 STATUS_COLORS = {
     "queued": "cyan", "running": "blue", "paused": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta",
@@ -57,7 +57,7 @@ def document(value: Any) -> None:
 
 def colored(text: str, color: str | None, *, bold: bool = False) -> str:
     """The text in a colour, where stdout shows colours (click strips them elsewhere)."""
-    return click.style(text, fg=color, bold=bold) if color or bold else text
+    return click.style(text, fg=color, bold=bold or None) if color or bold else text
 
 
 def on_terminal() -> bool:
@@ -95,26 +95,32 @@ def cut(text: str, columns: int) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, colors: Sequence[str | None] = ()) -> list[str]:
-    """Lines of a table in columns; on a terminal, cells are cut so that a row fits.
+    """Lines of a table in columns; on a terminal, the widest cells are cut so that a row fits.
 
     `colors` gives a row's colour for its second column, where the status stands.
     """
+    whole = [list(row) for row in rows]
+    widths = [max([width(header), *(width(row[column]) for row in whole)]) for column, header in enumerate(headers)]
     available = terminal_width()
-    cells = [[cut(cell, _WIDEST_CELL) if available else cell for cell in row] for row in rows]
-    widths = [max([width(header), *(width(row[column]) for row in cells)]) for column, header in enumerate(headers)]
-    lines = [colored(_fitted(_padded(headers, widths), available), None, bold=True)]
-    for index, row in enumerate(cells):
-        text = _fitted(_padded(row, widths), available)
-        lines.append(_tinted(text, row, widths, colors[index] if index < len(colors) else None))
+    if available:
+        widths = _shrunk(widths, available)
+    lines = [colored(_padded([cut(header, wide) for header, wide in zip(headers, widths, strict=True)], widths), None, bold=True)]
+    for index, row in enumerate(whole):
+        cells = [cut(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        lines.append(_tinted(_padded(cells, widths), cells, widths, colors[index] if index < len(colors) else None))
     return lines
+
+
+def _shrunk(widths: list[int], available: int) -> list[int]:
+    """The widths of columns, the widest made narrower until a row fits into a terminal."""
+    fitted = list(widths)
+    while sum(fitted) + 2 * (len(fitted) - 1) > available and max(fitted) > _NARROWEST:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell + " " * (wide - width(cell)) for cell, wide in zip(row, widths, strict=True)).rstrip()
-
-
-def _fitted(text: str, columns: int) -> str:
-    return cut(text, columns) if columns else text
 
 
 def _tinted(text: str, row: Sequence[str], widths: Sequence[int], color: str | None) -> str:

@@ -19,6 +19,7 @@ from p2pqueue.cli.opening import open_reader, words
 if TYPE_CHECKING:
     from p2pqueue.home import Home
     from p2pqueue.jobs.rows import JobRow
+    from p2pqueue.replica.doorbell import DoorbellClient
 
 LOOK_AGAIN = 0.1  # seconds between two looks at whether the database changed
 REDIAL = 1.0  # seconds between two tries to reach a node
@@ -90,6 +91,7 @@ class _Live:
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._held: list[dict[str, Any]] = []
         self._closed = threading.Event()
+        self._client: DoorbellClient | None = None
         threading.Thread(target=self._listen, daemon=True, name="p2pqueue-events").start()
 
     def steps(self) -> bool:
@@ -114,16 +116,19 @@ class _Live:
             pass
 
     def close(self) -> None:
-        """Lets the thread end at the next event."""
+        """Ends the thread, at once or when its call for a node returns."""
         self._closed.set()
+        if self._client is not None:
+            self._client.close()
 
     def _listen(self) -> None:
         from p2pqueue.errors import WorldError
         from p2pqueue.replica.doorbell import DoorbellClient
 
         while not self._closed.is_set():
+            self._client = client = DoorbellClient(self._home.socket_path)
             try:
-                for event in DoorbellClient(self._home.socket_path).stream("watch", jobs=sorted(self._ids)):
+                for event in client.stream("watch", jobs=sorted(self._ids)):
                     if self._closed.is_set():
                         return
                     self._events.put(event)

@@ -152,9 +152,9 @@ def status_command(invocation: Invocation) -> None:
     home = invocation.home
     with reading(home) as connection:
         counts = rows.counts(connection)
-        heads = _heads(connection)
+        heads = {author.hex(): seq for author, seq in connection.execute("SELECT author, seq FROM heads ORDER BY author")}
+        digest = _digest(connection) if invocation.json else ""
     identity = load(home)
-    pid = node_pid(home)
     document = {
         "schema": 1,
         "home": str(home.path),
@@ -163,10 +163,11 @@ def status_command(invocation: Invocation) -> None:
         "device": identity.device_id,
         "label": identity.label,
         "role": identity.role,
-        "node": {"running": pid is not None, "pid": pid},
+        "node": _node(home),
         "counts": counts,
         "disk": {"used": _used(home), "free": _free(home)},
         "heads": heads,
+        "digest": digest,
     }
     invocation.result(document, lambda: _status_lines(document))
 
@@ -180,15 +181,52 @@ def _status_lines(document: dict[str, Any]) -> list[str]:
             ("Device", f"{plain(document['label'])} ({document['device'][:8]}, {document['role']})"),
             ("Space", f"{plain(document['space_name'])} ({document['space'][:8]})"),
             ("Home", plain(document["home"])),
-            ("Node", f"running, pid {node['pid']}" if node["running"] else "not running; start it with `p2pqueue run`"),
+            ("Node", _node_words(node)),
             ("Jobs", counts),
             ("Disk", f"{quantities.bytes_text(disk['used'])} used, {quantities.bytes_text(disk['free'])} free"),
         ]
     )
 
 
-def _heads(connection: sqlite3.Connection) -> dict[str, int]:
-    return {author.hex(): seq for author, seq in connection.execute("SELECT author, seq FROM heads ORDER BY author")}
+def _node(home: Home) -> dict[str, Any]:
+    from p2pqueue.errors import WorldError
+    from p2pqueue.replica.doorbell import DoorbellClient
+
+    pid = node_pid(home)
+    if pid is None:
+        return {"running": False, "pid": None}
+    try:
+        told = DoorbellClient(home.socket_path).request("status")
+    except (WorldError, OSError):
+        return {"running": True, "pid": pid}  # it just starts or stops
+    return {
+        "running": True,
+        "pid": pid,
+        "started_at": quantities.rfc3339(told.get("started_at")),
+        "slots": told.get("slots"),
+        "jobs": told.get("running", []),
+        "tasks": told.get("tasks", []),
+    }
+
+
+def _node_words(node: dict[str, Any]) -> str:
+    if not node["running"]:
+        return "not running; start it with `p2pqueue run`"
+    if "slots" not in node:
+        return f"pid {node['pid']}, which does not answer now"
+    return f"running, pid {node['pid']}, {len(node['jobs'])} of {node['slots']} slots busy, {len(node['tasks'])} tasks"
+
+
+def _digest(connection: sqlite3.Connection) -> str:
+    """One hash over all that has not ended: equal on devices that hold the same."""
+    from hashlib import blake2b
+
+    from p2pqueue.replica.comparing import digests
+    from p2pqueue.replica.schema import stored_tables
+    from p2pqueue.replica.statements import shapes_of
+
+    taken = digests(connection, shapes_of(stored_tables(connection)))
+    return blake2b(b"".join(name.encode() + b"\0" + value for name, value in sorted(taken.items())), digest_size=16).hexdigest()
 
 
 def _used(home: Home) -> int:

@@ -198,6 +198,55 @@ def test_names_can_not_steer_the_terminal(p2p: CommandLine) -> None:
         assert "\u202e" not in told.out + told.err
 
 
+def test_shells_complete_commands_ids_tasks_and_statuses(p2p: CommandLine, tmp_path: Path) -> None:
+    job_id = p2p("enqueue", "later").id
+
+    def complete(*words: str, home: Path = p2p.home) -> list[str]:
+        asked = {"_P2PQUEUE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["p2pqueue", *words]), "COMP_CWORD": str(len(words))}
+        return [line.removeprefix("plain,") for line in p2p(real=True, P2PQUEUE_HOME=str(home), **asked).out.splitlines() if line]
+
+    assert complete("enq") == ["enqueue"]
+    assert complete("show", job_id[:4]) == [job_id]
+    assert complete("list", "--status", "r") == ["running"]
+    assert complete("show", "0", home=tmp_path / "nowhere") == []
+    for shell in ("bash", "zsh", "fish"):
+        assert "_P2PQUEUE_COMPLETE" in p2p("completion", shell).out
+    p2p("completion", "tcsh", check=2)
+
+
+def test_a_backup_becomes_a_new_device_of_the_space(p2p: CommandLine, tmp_path: Path) -> None:
+    job_id = p2p("enqueue", "later").id
+    path = tmp_path / "space.backup"
+    assert p2p("backup", str(path), "--json").json["size"] == path.stat().st_size
+    assert path.stat().st_mode & 0o077 == 0
+    assert "--force" in p2p("backup", str(path), check=1).err
+    p2p("backup", str(path), "--force")
+    p2p("backup", str(tmp_path), check=2)
+    again = CommandLine(tmp_path / "again", p2p.environment)
+    restored = again("restore", str(path), "--label", "second", "--json").json
+    before = p2p("status", "--json").json
+    assert (restored["space"], restored["label"]) == (before["space"], "second")
+    assert restored["device"] != before["device"]
+    assert ids(again("list", "--json")) == [job_id]
+    assert b"backup_of_keys" not in (again.home / "replica.sqlite").read_bytes()
+    later = again("enqueue", "later").id
+    assert set(ids(again("list", "--json"))) == {job_id, later}
+    assert again("doctor", "--json").json["ok"]
+    again("restore", str(path), check=1)
+    third = CommandLine(tmp_path / "third", p2p.environment)
+    third("restore", str(tmp_path / "missing"), check=3)
+    (tmp_path / "junk").write_bytes(b"junk" * 1000)
+    assert "no backup" in third("restore", str(tmp_path / "junk"), check=1).err
+    assert not third.home.exists()
+
+
+def test_pruning_keeps_what_is_young(p2p: CommandLine) -> None:
+    p2p("cancel", p2p("enqueue", "later").id)
+    assert p2p("prune", "--json").json["dropped"] == 0
+    assert len(ids(p2p("list", "--json"))) == 1
+    p2p("prune", "--older-than", "1h", check=2)
+
+
 HEAVY = {
     "asyncio",
     "aiohttp",

@@ -29,6 +29,8 @@ def test_the_ready_line_is_one_object_and_all_that_run_says_on_stdout(p2p: Comma
         assert ready["slots"] == 2
         assert set(ready["tasks"]) >= {"echo", "sleep", "fail", "copy"}
         assert ready.keys() >= {"device", "space", "socket"}
+        socket = Path(ready["socket"])
+        assert (socket.stat().st_mode & 0o777, socket.parent.stat().st_mode & 0o777) == (0o600, 0o700)
         p2p("enqueue", "echo", "text=hello", "--wait")  # this handler prints, in the node's own process
         assert node.stop() == 0
         assert node.process.stdout is not None
@@ -170,7 +172,8 @@ def test_tasks_and_status_tell_what_is_here(worked: Worked) -> None:
     assert "Gives back the text." in p2p("tasks").out
     p2p("enqueue", "echo", "--wait")
     status = p2p("status", "--json").json
-    assert status["node"] == {"running": True, "pid": node.process.pid}
+    assert (status["node"]["running"], status["node"]["pid"], status["node"]["slots"]) == (True, node.process.pid, 2)
+    assert len(status["digest"]) == 32
     assert status["counts"]["succeeded"] >= 1
     assert sum(status["heads"].values()) > 0
     assert f"pid {node.process.pid}" in p2p("status").out
@@ -225,6 +228,22 @@ def test_a_job_of_a_killed_node_is_taken_up_by_the_next(p2p: CommandLine) -> Non
     shown = p2p("show", job_id, "--json").json
     assert shown["status"] == "succeeded"
     assert len(shown["attempts"]) == 2
+
+
+def test_a_program_runs_as_a_job(p2p: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("hello")
+    with p2p.node("--allow-exec", app=None):
+        out = str(tmp_path / "out.txt")
+        p2p("exec", "-i", str(tmp_path / "in.txt"), "-o", out, "--wait", "--", "sh", "-c", "tr a-z A-Z < {1} > {out}")
+        assert Path(out).read_text() == "HELLO"
+        assert p2p("exec", "--wait", "--json", "--", "echo", "-n", "{{}}").json["result"] == "{}"
+        assert "exit status 3" in p2p("exec", "--max-attempts", "1", "--wait", "--", "sh", "-c", "exit 3", check=1).err
+    p2p("exec", check=2)
+    p2p("exec", "--", "cat", "{1}", check=2)
+    p2p("exec", "-o", "a/x", "-o", "b/x", "--", "true", check=2)
+    with p2p.node():
+        waiting = p2p("exec", "--", "true").id
+        assert "--allow-exec" in p2p("show", waiting, "--json").json["why"]
 
 
 def test_burst_ends_when_nothing_is_left(p2p: CommandLine) -> None:
