@@ -199,6 +199,7 @@ class File:
             folder = Path(tempfile.mkdtemp(prefix="p2pqueue-"))
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         else:
+            self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)  # the handler may not have asked for it yet
             folder = Path(tempfile.mkdtemp(prefix="input-", dir=self._scratch))
         return shelf.fetch_to(self._capability or "", folder, private=True)
 

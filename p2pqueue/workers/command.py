@@ -119,12 +119,12 @@ def placeholders(word: str) -> list[str]:
 def perform(assignment: Assignment, job: JobContext, interrupt: Interrupt) -> Outcome:
     """Runs the command of an assignment to its end, in this process's group."""
     command = Command.from_map(assignment.command or {})
-    files = open_files(assignment.files)
+    folder = job.workdir
+    files = open_files(assignment.files, folder)
     args = decode(assignment.args)
     values = {name: files[value[FILE_KEY]].path if is_marker(value) else value for name, value in args.items()}
     if not command.inputs:
         command = Command.from_map(command.to_map() | {"inputs": [name for name, value in args.items() if is_marker(value)]})
-    folder = job.workdir
     words = command.words(values, folder)
     reader = _Reader(job, command.progress)
     interrupt.open()

@@ -38,11 +38,11 @@ def call(function: Callable[..., Any], assignment: Assignment, interrupt: Interr
 
     def body() -> Outcome:
         args = decode(assignment.args, open_files(assignment.files, assignment.workdir))
-        if inspect.iscoroutinefunction(function):
-            return reported(_run_async(function(**args), interrupt))
         interrupt.open()
         value = function(**args)
         interrupt.close()
+        if inspect.iscoroutine(value):
+            value = _run_async(value, interrupt)
         return reported(value)
 
     return guarded(body, interrupt)
