@@ -61,8 +61,9 @@ def _copy(source: sqlite3.Connection, target: Path) -> None:
             _name(partial, target)
             sync_dir(target.parent)
         finally:
-            with suppress(FileNotFoundError):
-                partial.unlink()
+            for suffix in ("", "-journal", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    partial.with_name(partial.name + suffix).unlink()
     except FileExistsError as error:
         raise MisuseError(f"{target} is there already; choose another name or remove it") from error
     except OSError as error:
@@ -83,7 +84,7 @@ def _name(partial: Path, target: Path) -> None:
 def _fill(source: sqlite3.Connection, partial: Path) -> None:
     with in_words(str(partial)), closing(sqlite3.connect(partial, isolation_level=None)) as copy:
         source.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, not three
+        copy.execute("PRAGMA journal_mode = OFF")  # one file, not three; what fails is removed whole
         _check(copy, partial)
         copy.execute("UPDATE incarnation SET copied = 1")
     descriptor = os.open(partial, os.O_RDWR)

@@ -11,6 +11,7 @@ from p2pqueue.replica.backup import backup, restore
 from p2pqueue.replica.merged import stamp_text
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.write import Write
 from tests.unit.replica.kit import NOW, Clock, Device, Space, clip, everything, make_clip, open_replica, state, sync, write_of
 
 
@@ -101,7 +102,7 @@ def test_no_two_writes_of_two_copies_share_author_and_number(device: Device, spa
     with open_replica(device, path=copy_of(path)) as copy, open_replica(device, path=path) as original, space.replica("peer") as peer:
         for replica in (copy, original):
             replica.write(make_clip)
-        contents = {}
+        contents: dict[tuple[bytes, int], Write] = {}
         for write in (*everything(copy), *everything(original)):
             assert contents.setdefault((write.stamp.author, write.seq), write) == write
         for _ in range(2):
