@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from p2pqueue.errors import P2PQueueError
 from p2pqueue.workers.attempt import Attempt, Hooks
 from p2pqueue.workers.guard import Guard
 from p2pqueue.workers.log import LIMIT
-from p2pqueue.workers.protocol import Assignment, Outcome, Stopped, TaskDescription, Why
-from p2pqueue.workers.warm import WarmChild
+from p2pqueue.workers.protocol import Assignment, Leave, Outcome, Stopped, TaskDescription, Why
+from p2pqueue.workers.warm import LEAVE_PATIENCE, WarmChild
+
+IDLE_PATIENCE = 300.0  # seconds after which a child that ran nothing is let go, but for one
 
 _log = logging.getLogger(__name__)
 
@@ -29,13 +32,18 @@ class Pool:
     :param home: the folder of the device, which handlers find as their own home.
     :param size: the most attempts at the same time.
     :param log_limit: bytes of one attempt's log.
+    :param idle_patience: seconds after which children that run nothing are let go, all but one.
     """
 
-    def __init__(self, application: str | None, *, home: Path, size: int, log_limit: int = LIMIT) -> None:
+    def __init__(
+        self, application: str | None, *, home: Path, size: int, log_limit: int = LIMIT, idle_patience: float = IDLE_PATIENCE
+    ) -> None:
         self._application = application
         self._home = home
         self._size = size
         self._log_limit = log_limit
+        self._idle_patience = idle_patience
+        self._trimming: asyncio.TimerHandle | None = None
         self._idle: list[WarmChild] = []
         self._children: set[WarmChild] = set()
         self._attempts: dict[str, Attempt] = {}
@@ -88,6 +96,8 @@ class Pool:
     async def close(self, grace: float = 0.0) -> None:
         """Waits up to `grace` seconds for what runs, stops the rest (`shutdown`), and ends all children."""
         self._closing = True
+        if self._trimming is not None:
+            self._trimming.cancel()
         try:
             async with asyncio.timeout(grace):
                 while self._attempts:
@@ -143,7 +153,26 @@ class Pool:
         elif self._closing or not child.alive:
             await self._discard(child)
         else:
+            child.idle_since = time.monotonic()
             self._idle.append(child)
+            if self._trimming is None:
+                self._trimming = asyncio.get_running_loop().call_later(self._idle_patience, self._trim)
+
+    def _trim(self) -> None:
+        """Lets go of children that have run nothing for long; the one used last stays."""
+        self._trimming = None
+        loop, now = asyncio.get_running_loop(), time.monotonic()
+        for child in [each for each in self._idle[:-1] if now - each.idle_since >= self._idle_patience]:
+            self._idle.remove(child)
+            child.send(Leave())
+            loop.call_later(LEAVE_PATIENCE, self._let_go, child)
+        if len(self._idle) > 1:
+            self._trimming = loop.call_later(self._idle_patience, self._trim)
+
+    def _let_go(self, child: WarmChild) -> None:
+        if child in self._children:
+            child.kill_now()
+            self._forget(child)
 
     def _keep_spare(self) -> None:
         if not self._idle and len(self._children) < self._size and not self._closing:

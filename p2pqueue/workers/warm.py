@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,7 @@ class WarmChild:
         started = spawn(application, home, describe=describe)
         self.root = started.root
         self.status: int | None = None
-        self.ran = 0
+        self.idle_since = time.monotonic()
         self._process = started.process
         self._output = started.output
         self._events: deque[Event] = deque()
