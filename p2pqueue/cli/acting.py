@@ -16,7 +16,7 @@ import click
 
 from p2pqueue.cli import edge, output
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
-from p2pqueue.cli.naming import complete_job, complete_status, complete_task, find_all, status
+from p2pqueue.cli.naming import complete_job, complete_status, complete_task, find_all, name, status
 from p2pqueue.cli.opening import reading, writing
 from p2pqueue.cli.output import plain
 
@@ -81,8 +81,8 @@ def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
     for decorate in (
         click.option("--yes", "-y", is_flag=True, help="Don't ask."),
         click.option("--dry-run", is_flag=True, help="Only show which jobs are meant."),
-        click.option("--queue", help="With --all: only jobs of this queue."),
-        click.option("--task", shell_complete=complete_task, help="With --all: only jobs of this task."),
+        click.option("--queue", type=name, metavar="Q", help="With --all: only jobs of this queue."),
+        click.option("--task", type=name, metavar="T", shell_complete=complete_task, help="With --all: only jobs of this task."),
         click.option("--status", type=status, metavar="S", shell_complete=complete_status, help="With --all: only jobs of this status."),
         click.option("--all", is_flag=True, help="All jobs, as far as --status, --task and --queue go."),
         click.argument("jobs", nargs=-1, metavar="[JOB]...", shell_complete=complete_job),

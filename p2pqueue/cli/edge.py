@@ -32,6 +32,8 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (  # the first that fits
     (KeyboardInterrupt, INTERRUPTED),
 )
 
+LONGEST = 1500  # characters of an error that are shown: a name in it may be as long as somebody likes
+
 
 class Refusal(Exception):
     """Something a command can't do, in words, with its exit code."""
@@ -106,7 +108,8 @@ def guard(action: Callable[[], object], *, verbosity: Callable[[], int]) -> int:
 
 def tell(error: BaseException) -> None:
     """Says on stderr what an error means, for a command that goes on after it."""
-    _err(f"p2pqueue: {plain(words_of(error))}")
+    words = plain(words_of(error))
+    _err(f"p2pqueue: {words if len(words) <= LONGEST else words[:LONGEST] + '…'}")
 
 
 def _innermost(group: BaseException) -> BaseException:

@@ -10,7 +10,7 @@ import click
 
 from p2pqueue.cli import edge, output, quantities, values
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
-from p2pqueue.cli.naming import complete_task
+from p2pqueue.cli.naming import complete_task, name
 from p2pqueue.cli.opening import check_initialised, node_pid, reading, words
 from p2pqueue.cli.output import plain
 
@@ -43,11 +43,11 @@ class Waiting:
     echo '{"text": "hello"}' | p2pqueue enqueue echo - --wait
     """,
 )
-@click.argument("task", shell_complete=complete_task)
+@click.argument("task", type=name, shell_complete=complete_task)
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("-f", "--file", "files", multiple=True, metavar="NAME=PATH", help="A file (or p2pq1-… manifest) for a parameter.")
 @click.option("--copy", is_flag=True, help="Keep a copy of the files, however large, so that they may go away.")
-@click.option("--queue", metavar="Q", help="The queue.  [default: the task's where it is known, else `default`]")
+@click.option("--queue", type=name, metavar="Q", help="The queue.  [default: the task's where it is known, else `default`]")
 @click.option("--title", metavar="T", help="What people see.")
 @click.option("--priority", type=click.IntRange(-(1 << 31), (1 << 31) - 1), metavar="N", help="Higher runs first.  [default: 0]")
 @click.option("--delay", type=quantities.duration, metavar="D", help="Not before so long from now: 90, 10m, 1h30m.")
@@ -64,6 +64,8 @@ def enqueue_command(
 ) -> int:  # fmt: skip
     """Enqueues one job."""
     waiting = check_waiting(wait, wait_timeout)
+    if options["delay"] is not None and options["run_at"] is not None:
+        raise click.UsageError("--delay and --at exclude one another.")
     check_initialised(invocation.home)
     known = _description(invocation, task)
     parameters = known["parameters"] if known else ()

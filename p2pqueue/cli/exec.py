@@ -17,6 +17,7 @@ import click
 from p2pqueue.cli import edge, quantities
 from p2pqueue.cli.enqueue import check_waiting, open_access, tell, write
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.naming import name
 from p2pqueue.cli.opening import check_initialised, words
 from p2pqueue.cli.output import plain
 
@@ -48,8 +49,8 @@ _TITLE_LIMIT = 200  # characters of the words that the title shows
     "-o", "--output", "outputs", multiple=True, metavar="FILE", help="A file that the program makes; with --wait it is saved there."
 )
 @click.option("--copy", is_flag=True, help="Keep a copy of the inputs, however large, so that they may go away.")
-@click.option("--needs", multiple=True, metavar="TAG", help="Only on a device that has this tag, or this program on its PATH.")
-@click.option("--queue", metavar="Q", default="default", show_default=True, help="The queue.")
+@click.option("--needs", type=name, multiple=True, metavar="TAG", help="Only on a device that has this tag, or this program on its PATH.")
+@click.option("--queue", type=name, metavar="Q", default="default", show_default=True, help="The queue.")
 @click.option("--title", metavar="T", help="What people see.  [default: the words]")
 @click.option("--priority", type=click.IntRange(-(1 << 31), (1 << 31) - 1), metavar="N", help="Higher runs first.  [default: 0]")
 @click.option("--max-attempts", type=click.IntRange(1, (1 << 31) - 1), metavar="N", help="Attempts in all.  [default: 3]")

@@ -56,6 +56,8 @@ class Invocation:
 
 
 def _set_home(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value == "":
+        raise click.BadParameter("an empty text names no folder.")
     if value is not None:
         context.find_object(Invocation).home_path = value  # type: ignore[union-attr]
 

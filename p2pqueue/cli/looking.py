@@ -11,7 +11,7 @@ import click
 
 from p2pqueue.cli import output, quantities
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
-from p2pqueue.cli.naming import complete_status, complete_task, status
+from p2pqueue.cli.naming import complete_status, complete_task, name, status
 from p2pqueue.cli.opening import node_pid, open_reader, reading, words
 from p2pqueue.cli.output import plain
 
@@ -31,11 +31,11 @@ REDRAW = 1.0  # seconds after which times and reasons are drawn anew on a termin
     """,
 )
 @click.option("--status", type=status, metavar="STATUS", shell_complete=complete_status, help="Only jobs of this status.")
-@click.option("--queue", help="Only jobs of this queue.")
-@click.option("--task", shell_complete=complete_task, help="Only jobs of this task.")
-@click.option("--device", help="Only jobs that this device, by id or label, runs or ran.")
+@click.option("--queue", type=name, metavar="Q", help="Only jobs of this queue.")
+@click.option("--task", type=name, metavar="T", shell_complete=complete_task, help="Only jobs of this task.")
+@click.option("--device", type=name, metavar="D", help="Only jobs that this device, by id or label, runs or ran.")
 @click.option("--since", type=quantities.since, metavar="WHEN", help="Only jobs enqueued since: 2h ago, or a time.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 1_000_000), metavar="N", default=50, show_default=True, help="At most so many.")
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
 @pass_invocation
 def list_command(invocation: Invocation, /, watch: bool, **wanted: Any) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from p2pqueue.jobs.rows import JobRow
 
 STATUSES = ("queued", "running", "paused", "succeeded", "failed", "cancelled")
+_LONGEST_NAME = 255  # characters
 _OFFERED = 50  # names that completion offers at most
 
 
@@ -29,6 +30,13 @@ def status(text: str) -> str:
     if folded not in STATUSES:
         raise click.BadParameter(f"{text!r} is no status; there are {', '.join(STATUSES)}.")
     return folded
+
+
+def name(text: str) -> str:
+    """The name of a task, a queue or a device: one line of text that can be shown."""
+    if not text or len(text) > _LONGEST_NAME or not text.isprintable():  # a lone surrogate isn't printable either
+        raise click.BadParameter(f"{text[:80]!r} is no name; a name is 1 to {_LONGEST_NAME} characters that can be shown.")
+    return text
 
 
 def find_all(connection: sqlite3.Connection, prefixes: tuple[str, ...]) -> list[JobRow]:

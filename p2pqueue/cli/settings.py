@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from p2pqueue.cli import output
-from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
+from p2pqueue.cli.invocation import Command, Invocation, global_options, pass_invocation
 from p2pqueue.cli.output import plain
 
 
@@ -21,6 +21,10 @@ def _complete_setting(context: click.Context, parameter: click.Parameter, incomp
 
 class _Group(click.Group):
     command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(global_options(nested=True))
 
 
 @click.group("config", cls=_Group, help="Read and write the settings of this home (config.toml).")
@@ -43,10 +47,10 @@ def get_command(invocation: Invocation, name: str | None) -> None:
     from p2pqueue.config import load_settings
     from p2pqueue.settings import TABLE, find_setting
 
-    chosen = [find_setting(name)] if name else list(TABLE)
+    chosen = [find_setting(name)] if name is not None else list(TABLE)
     settings = load_settings(invocation.home)
     values = {each.name: getattr(settings, each.name) for each in chosen}
-    if name and not invocation.json:
+    if name is not None and not invocation.json:
         output.line(_text(values[chosen[0].name]))
         return
     invocation.result(

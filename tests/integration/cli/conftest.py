@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -157,6 +156,8 @@ def _become_command(words: Sequence[str], files: Sequence[IO[bytes]], environmen
 
 
 def _become_user(name: str) -> None:
+    import pwd
+
     user = pwd.getpwnam(name)
     os.chdir("/")
     os.setgroups([])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.conftest import CommandLine, as_nobody, ids
+from tests.integration.cli.conftest import CommandLine, as_nobody
 
 ODD_NAMES = [
     "😀.bin".encode(),

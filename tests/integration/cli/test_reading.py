@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from p2pqueue import wire
 from p2pqueue.cli.main import COMMANDS, cli
+from p2pqueue.home import Home
+from p2pqueue.identity.keys import load
+from p2pqueue.jobs import ledger
+from p2pqueue.jobs.opening import open_replica
 from tests.integration.cli.conftest import CommandLine, as_nobody, ids
 
 JOB_KEYS = {
@@ -184,6 +189,54 @@ def test_every_command_has_a_line_and_examples_in_its_help(empty: CommandLine) -
     assert "Examples" in empty("enqueue", "--help").out
 
 
+ODD_CALLS = [
+    (["enqueue", ""], 2),
+    (["enqueue", "\udcff"], 2),  # a byte that is no UTF-8
+    (["enqueue", "t", "x=\udcff"], 2),
+    (["enqueue", "t", "x=" + "a" * 70_000], 2),
+    (["enqueue", "t", "x=" + "9" * 40], 2),
+    (["enqueue", "t", "=x"], 2),
+    (["enqueue", "t", "x"], 2),
+    (["enqueue", "t", "-"], 2),
+    (["enqueue", "t", "--title", "a\x1b[2J"], 2),
+    (["enqueue", "t", "--title", "a" * 3000], 2),
+    (["enqueue", "t", "--priority", "99999999999"], 2),
+    (["enqueue", "t", "--delay", "-5"], 2),
+    (["enqueue", "t", "--delay", "1h", "--at", "18:30"], 2),
+    (["enqueue", "t", "--timeout", "0"], 2),
+    (["enqueue", "t", "--unique-key", ""], 2),
+    (["enqueue", "t", "--queue", ""], 2),
+    (["enqueue", "t", "--max-attempts", "0"], 2),
+    (["enqueue", "t", "--wait-timeout", "5"], 2),
+    (["list", "--limit", "99999999999999999999"], 2),
+    (["list", "--queue", "\udcff"], 2),
+    (["list", "--home", ""], 2),
+    (["show", "--", "-x"], 3),
+    (["show", "x" * 10_000], 3),
+    (["config", "get", ""], 2),
+    (["config", "set", "slots", "\udcff"], 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), ODD_CALLS, ids=[" ".join(words)[:40].encode("ascii", "replace").decode() for words, _ in ODD_CALLS]
+)
+def test_odd_calls_are_refused_in_words(odd_home: CommandLine, words: list[str], code: int) -> None:
+    refused = odd_home(*words, check=code)
+    assert refused.out == ""
+    assert refused.err.strip()
+    assert "internal error" not in refused.err
+    assert len(refused.err) < 2000
+
+
+@pytest.fixture(scope="module")
+def odd_home(tmp_path_factory: pytest.TempPathFactory, surroundings: dict[str, str]) -> CommandLine:
+    """One home for all calls that change nothing."""
+    command = CommandLine(tmp_path_factory.mktemp("odd") / "home", dict(surroundings))
+    command("init", "-q")
+    return command
+
+
 def test_a_misspelt_command_is_answered_with_the_nearest(empty: CommandLine) -> None:
     assert "Did you mean list" in empty("lst", check=2).err
     empty("run", "--listen", "0.0.0.0:1", check=2)  # networking flags are not taken in silence
@@ -191,7 +244,12 @@ def test_a_misspelt_command_is_answered_with_the_nearest(empty: CommandLine) -> 
 
 
 def test_names_can_not_steer_the_terminal(p2p: CommandLine) -> None:
-    p2p("enqueue", "evil\x1b]0;owned\x07\u202e")
+    evil = "evil\x1b]0;owned\x07\u202e"
+    p2p("enqueue", evil, check=2)
+    home = Home(p2p.home)
+    replica = open_replica(home, load(home))  # as a peer may have named it
+    replica.write(lambda writer: ledger.enqueue(writer, ledger.NewJob(evil, wire.pack({evil: evil}), title=evil, queue=evil)))
+    replica.close()
     for words in (("list",), ("show", ids(p2p("list", "--json"))[0]), ("list", "--json")):
         told = p2p(*words)
         assert "\x1b" not in told.out + told.err
