@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from p2pqueue import wire
+from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.replica.counting import counting
 from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
@@ -19,15 +20,18 @@ from p2pqueue.replica.statements import DELETE_CHANGE, INSERT_CHANGE, SELECT_KNO
 
 
 class Known(NamedTuple):
-    """What stands in a register now."""
+    """What stands in a register now; of a write that won in this batch also what it brings."""
 
     stamp: Stamp
     seq: int
     verified: int
     unread: int = 0  # its values are kept in `changes` alone: its register is unknown, or it waits for its life to begin
+    values: tuple[Any, ...] = ()
+    body: bytes | None = None
+    signature: bytes | None = None
 
 
-Winner = tuple[Stamp, int, tuple[Any, ...], bytes | None, bytes | None, int]  # stamp, seq, values, body, signature, verified
+_Rows = dict[tuple[bool, tuple[str, ...]], list[list[Any]]]
 
 
 class Batch:
@@ -37,8 +41,8 @@ class Batch:
         self.connection = connection
         self.shape = shape
         self.known: dict[str, dict[str, Known]] = {}
-        self._ended: dict[str, int] = {}  # lives of rows that are only remembered as tombstones
-        self._winners: dict[str, dict[str, Winner]] = {}
+        self.ended: dict[str, int] = {}  # lives of rows that are only remembered as tombstones
+        self.winners: dict[str, dict[str, Known]] = {}
         self._here: set[str] = set()  # rows that stand in the table
         self._outlived: list[tuple[str, str]] = []
 
@@ -63,22 +67,22 @@ class Batch:
                 known[key] = {register: entry}
             else:
                 registers[register] = entry
-        if self.shape.has_life:
+        if self.shape.has_life and self.connection.execute("SELECT 1 FROM tombstones LIMIT 1").fetchone() is not None:
             query = "SELECT key, life FROM tombstones WHERE tbl = ? AND key IN (SELECT value FROM json_each(?))"
-            self._ended.update(self.connection.execute(query, (name, listed or json.dumps(list(keys)))))
+            self.ended.update(self.connection.execute(query, (name, listed or json.dumps(list(keys)))))
 
     def life(self, key: str) -> int:
         """The life that the row is in, 0 for a new one."""
         registers = self.known.get(key)
         creating = registers.get(self.shape.creating) if registers else None
-        return creating.stamp.generation >> RETRY_BITS if creating else self._ended.get(key, -1) + 1
+        return creating.stamp.generation >> RETRY_BITS if creating else self.ended.get(key, -1) + 1
 
     def rival(self, key: str, register: str, stamp: Stamp) -> str | None:
         """The register whose write outranks this one: itself, or the creating one of a later life; None if it wins.
 
         The empty string stands for a row that ended and is gone.
         """
-        if self._ended and stamp.generation >> RETRY_BITS <= self._ended.get(key, -1):
+        if self.ended and stamp.generation >> RETRY_BITS <= self.ended.get(key, -1):
             return ""
         registers = self.known.get(key)
         if registers is None:
@@ -102,31 +106,30 @@ class Batch:
     def forget(self, key: str, register: str) -> None:
         """Takes out of the picture what was removed from the database."""
         self.known.get(key, {}).pop(register, None)
-        self._winners.get(key, {}).pop(register, None)
+        self.winners.get(key, {}).pop(register, None)
 
-    def take(self, key: str, register: str, winner: Winner) -> None:
+    def take(self, key: str, register: str, winner: Known) -> None:
         """Notes a write that won."""
         registers = self.known.get(key)
         if registers is None:
             registers = self.known[key] = {}
-        won = self._winners.get(key)
+        won = self.winners.get(key)
         if won is None:
-            won = self._winners[key] = {}
+            won = self.winners[key] = {}
         if register == self.shape.creating and registers:
-            life = winner[0].generation >> RETRY_BITS
+            life = winner.stamp.generation >> RETRY_BITS
             self._outlive(key, registers, won, life)
             self._reconsider(key, registers, won, life)
-        registers[register] = Known(winner[0], winner[1], winner[5])
-        won[register] = winner
+        registers[register] = won[register] = winner
 
-    def _outlive(self, key: str, registers: dict[str, Known], won: dict[str, Winner], life: int) -> None:
+    def _outlive(self, key: str, registers: dict[str, Known], won: dict[str, Known], life: int) -> None:
         for name in [name for name, each in registers.items() if each.stamp.generation >> RETRY_BITS < life]:
             del registers[name]
             won.pop(name, None)
             if name != self.shape.creating:
                 self._outlived.append((key, name))
 
-    def _reconsider(self, key: str, registers: dict[str, Known], won: dict[str, Winner], life: int) -> None:
+    def _reconsider(self, key: str, registers: dict[str, Known], won: dict[str, Known], life: int) -> None:
         """Shows what waited for this life to begin, and hides what turns out to be of a later one."""
         for name, each in registers.items():
             if name in won or name == self.shape.creating or name not in self.shape.kept:
@@ -134,7 +137,7 @@ class Batch:
             if bool(each.unread) != (each.stamp.generation >> RETRY_BITS > life):
                 won[name] = self._standing(key, name, each)
 
-    def _standing(self, key: str, register: str, known: Known) -> Winner:
+    def _standing(self, key: str, register: str, known: Known) -> Known:
         query = "SELECT body, signature FROM changes WHERE tbl = ? AND key = ? AND register = ?"
         body, signature = self.connection.execute(query, (self.shape.name, key, register)).fetchone()
         if signature is not None:
@@ -143,7 +146,7 @@ class Batch:
             values, body = tuple(wire.unpack(body, limit=BODY_LIMIT)), None
         else:
             values = tuple(self.connection.execute(self.shape.select(register), (json.dumps([key]),)).fetchone()[1:])
-        return (known.stamp, known.seq, values, body, signature, known.verified)
+        return Known(known.stamp, known.seq, known.verified, 0, values, body, signature)
 
     def _waits(self, key: str, register: str, stamp: Stamp) -> bool:
         creating = self.known[key].get(self.shape.creating)
@@ -156,7 +159,7 @@ class Batch:
     @property
     def keys(self) -> list[str]:
         """The keys of the rows that changed."""
-        return [key for key, won in self._winners.items() if won]
+        return [key for key, won in self.winners.items() if won]
 
     def apply(self) -> int:
         """Writes the winners; gives how many there were."""
@@ -182,27 +185,29 @@ class Batch:
             self.connection.executemany(INSERT_CHANGE, changes)
         return len(changes)
 
-    def _parameters(self) -> tuple[dict[tuple[bool, tuple[str, ...]], list[list[Any]]], list[tuple[Any, ...]]]:
+    def _parameters(self) -> tuple[_Rows, list[tuple[Any, ...]]]:
         name, kept, here = self.shape.name, self.shape.kept, self._here
-        rows: dict[tuple[bool, tuple[str, ...]], list[list[Any]]] = {}
+        rows: _Rows = {}
         changes: list[tuple[Any, ...]] = []
-        for key, won in self._winners.items():
+        for key in sorted(self.winners):  # pages are met in their order
+            won = self.winners[key]
             newest = 0
             row: list[Any] = [key, 0]
-            for register, (stamp, seq, values, body, signature, verified) in won.items():
+            for register, (stamp, seq, verified, _, values, body, signature) in won.items():
                 generation, rank, claim, hlc, author = stamp
                 parts = kept.get(register)
-                if parts is not None and generation >> RETRY_BITS and self._waits(key, register, stamp):
-                    body = body or wire.pack(list(values))
-                    values = (None,) * len(values)
-                changes.append((name, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified))
                 if parts is not None:
+                    if generation >> RETRY_BITS and self._waits(key, register, stamp):
+                        body = body or wire.pack(list(values))
+                        values = (None,) * len(values)
                     row += values
                     row += parts(stamp)
                     newest = max(newest, hlc, -hlc)
+                changes.append((name, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified))
             if newest:
-                row[1] = newest >> 16
-                statement = (key in here, tuple(register for register in won if register in kept))
+                row[1] = newest >> COUNTER_BITS
+                names = tuple(won) if won.keys() <= kept.keys() else tuple(register for register in won if register in kept)
+                statement = (key in here, names)
                 known = rows.get(statement)
                 if known is None:
                     rows[statement] = [row]
@@ -212,5 +217,5 @@ class Batch:
 
     def content(self, key: str, register: str) -> bytes | None:
         """The bytes of a winner of this batch, None if the register's write is not of this batch."""
-        winner = self._winners.get(key, {}).get(register)
-        return None if winner is None else winner[3] or wire.pack(list(winner[2]))
+        winner = self.winners.get(key, {}).get(register)
+        return None if winner is None else winner.body or wire.pack(list(winner.values))

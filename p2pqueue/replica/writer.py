@@ -12,7 +12,7 @@ from typing import Any
 
 from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
-from p2pqueue.replica.batch import Batch
+from p2pqueue.replica.batch import Batch, Known
 from p2pqueue.replica.counting import counting
 from p2pqueue.replica.merged import Put, Signer
 from p2pqueue.replica.signing import Keyring, body_of
@@ -210,7 +210,7 @@ class Writer:
         if register in shape.signed:
             body = body_of(shape.name, key, register, stamp, seq, values)
             signature = self.sign(body)
-        batch.take(key, register, (stamp, seq, values, body, signature, 1))
+        batch.take(key, register, Known(stamp, seq, 1, 0, values, body, signature))
         return stamp
 
     def drop_unless_verified(self, batch: Batch, key: str, register: str) -> bool:

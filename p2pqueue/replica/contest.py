@@ -1,0 +1,161 @@
+"""Which of a peer's writes are well formed, bear their signature, and win?
+
+Most writes that arrive are the first of their register. They pass quickly; every other goes the whole way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from p2pqueue import wire
+from p2pqueue.replica.aside import set_aside
+from p2pqueue.replica.batch import Batch, Known
+from p2pqueue.replica.merged import Refused
+from p2pqueue.replica.reading import content_of
+from p2pqueue.replica.signing import UNKNOWN_AUTHOR, body_of, mismatch
+from p2pqueue.replica.stamp import RETRY_BITS, is_wellformed
+from p2pqueue.replica.system import ALWAYS_VERIFIED
+from p2pqueue.replica.write import Write
+from p2pqueue.replica.writer import Writer
+
+KEY_LIMIT = 1024  # characters
+NAME_LIMIT = 63
+SEQ_LIMIT = 1 << 62
+
+
+@dataclass
+class Tally:
+    """What became of a batch so far."""
+
+    applied: int = 0
+    counted: int = 0
+    ignored: int = 0
+    refused: list[Refused] = field(default_factory=list)
+    aside: list[Refused] = field(default_factory=list)
+
+
+def malformed(write: Write) -> str | None:
+    """What is wrong with the form of a peer's write, in words."""
+    try:
+        if not is_wellformed(write.stamp):
+            return "its stamp is malformed"
+    except (TypeError, AttributeError):
+        return "its stamp is malformed"
+    if type(write.seq) is not int or not 0 < write.seq < SEQ_LIMIT:
+        return "its number is malformed"
+    for name, limit in ((write.key, KEY_LIMIT), (write.table, NAME_LIMIT), (write.register, NAME_LIMIT)):
+        if type(name) is not str or not 0 < len(name) <= limit:
+            return "a name in it is malformed"
+    return None
+
+
+def offer(writer: Writer, batch: Batch, writes: Sequence[Write], tally: Tally) -> int:
+    """Lets the writes contest, and takes those that win; gives the highest time among them all."""
+    newest = 0
+    shape, known, winners, make = batch.shape, batch.known, batch.winners, tuple.__new__
+    quick = not batch.ended
+    for write in writes:
+        stamp, key, register = write.stamp, write.key, write.register
+        newest = max(newest, stamp.hlc, -stamp.hlc)
+        registers = known.get(key)
+        if quick and shape.width.get(register) == len(write.values) and (registers is None or _is_first(batch, registers, write)):
+            if register not in shape.signed:
+                entry = make(Known, (stamp, write.seq, 1, 0, write.values, None, None))
+            elif _is_plainly_signed(write):
+                entry = make(Known, (stamp, write.seq, 0, 0, write.values, write.body, write.signature))
+            else:
+                _contest(writer, batch, write, tally)
+                continue
+            if registers is None:
+                known[key] = {register: entry}
+            else:
+                registers[register] = entry
+            won = winners.get(key)
+            if won is None:
+                winners[key] = {register: entry}
+            else:
+                won[register] = entry
+        else:
+            _contest(writer, batch, write, tally)
+    return newest
+
+
+def _is_first(batch: Batch, registers: dict[str, Known], write: Write) -> bool:
+    """Says whether nothing of the row could outrank this write, or be outranked by it."""
+    if write.register in registers:
+        return False
+    life, creating = write.stamp.generation >> RETRY_BITS, batch.shape.creating
+    if write.register == creating:
+        return all(each.stamp.generation >> RETRY_BITS == life and not each.unread for each in registers.values())
+    made = registers.get(creating)
+    return made is None or made.stamp.generation >> RETRY_BITS == life
+
+
+def _is_plainly_signed(write: Write) -> bool:
+    """Says whether a write may be taken now and its signature checked later."""
+    if (write.table, write.register) in ALWAYS_VERIFIED or not isinstance(write.signature, bytes) or len(write.signature) != 64:
+        return False
+    try:
+        return body_of(write.table, write.key, write.register, write.stamp, write.seq, write.values) == write.body
+    except (ValueError, TypeError, OverflowError):
+        return False
+
+
+def _contest(writer: Writer, batch: Batch, write: Write, tally: Tally) -> None:
+    shape, key, register = batch.shape, write.key, write.register
+    body, signature, values = write.body, write.signature, write.values
+    width = shape.width.get(register)
+    if width is None:
+        values = ()
+        if body is None:
+            body = wire.pack(list(write.values))
+    elif register not in shape.signed:
+        if body is not None and not values:
+            values = tuple(wire.unpack(body))
+        body = signature = None
+    signed = signature is not None or register in shape.signed
+    problem = mismatch(write) if signed else None
+    if problem is not None:
+        _refuse(writer, write, problem, tally)
+        return
+    if width is not None and len(values) != width:
+        tally.aside.append(set_aside(writer.connection, write, f"{len(values)} values for {width} columns", held=True, now=writer.now))
+        return
+    if not _wins(writer, batch, write, values, body):
+        tally.counted += 1
+        return
+    must = signed and ((write.table, register) in ALWAYS_VERIFIED or batch.replaces(key, register, write.stamp))
+    problem = writer.keyring.problem(writer.connection, write) if must else None
+    if problem is not None:
+        _refuse(writer, write, problem, tally)
+        return
+    batch.take(key, register, Known(write.stamp, write.seq, int(must or not signed), 0, values, body, signature))
+
+
+def _refuse(writer: Writer, write: Write, problem: str, tally: Tally) -> None:
+    if problem == UNKNOWN_AUTHOR:
+        tally.refused.append(refused_as(write, problem, lasting=False))
+    else:
+        tally.refused.append(set_aside(writer.connection, write, problem, held=False, now=writer.now))
+
+
+def _wins(writer: Writer, batch: Batch, write: Write, values: tuple[object, ...], body: bytes | None) -> bool:
+    rival = batch.rival(write.key, write.register, write.stamp)
+    while rival and writer.drop_unless_verified(batch, write.key, rival):
+        rival = batch.rival(write.key, write.register, write.stamp)
+    if rival is None:
+        return True
+    if rival != write.register:
+        return False
+    known = batch.known[write.key][rival]
+    if known.stamp != write.stamp:
+        return False
+    # One stamp twice: the same write again, or an author whose database was copied. The bytes decide.
+    standing = batch.content(write.key, rival) or content_of(writer.connection, batch.shape, write.key, rival)
+    return (body or wire.pack(list(values)), write.seq) > (standing, known.seq)
+
+
+def refused_as(write: Write, reason: str, *, lasting: bool = True) -> Refused:
+    """A refusal of this write."""
+    return Refused(write.table, write.key, write.register, write.stamp, write.seq, reason, lasting)
