@@ -17,13 +17,13 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import claiming, draining, enqueueing, footprint, starting
+from benchmarks import claiming, draining, enqueueing, footprint, large, starting
 from benchmarks.figure import Figure, Target, as_json, load_targets, table, verdict
 from benchmarks.own.contender import P2PQueue
 from benchmarks.peers.contender import Contender
 from benchmarks.peers.installed import installed_peers
 
-SECTIONS = ("enqueueing", "starting", "draining", "claiming", "merging", "footprint", "payload")
+SECTIONS = ("enqueueing", "starting", "draining", "claiming", "merging", "footprint", "large")
 QUICK_PEERS = frozenset({"Huey SQLite", "Huey Redis"})  # those that a target names
 
 
@@ -68,7 +68,7 @@ def _section(name: str, folder: Path, effort: Effort, peers: Mapping[str, Conten
         "claiming": lambda: claiming.figures(folder, targets, sizes=effort.sizes),
         "merging": lambda: _merging(folder, targets, effort),
         "footprint": lambda: footprint.figures(folder, targets, starts=7 if effort.quick else 21),
-        "payload": lambda: _payload(folder, targets, effort),
+        "large": lambda: large.figures(folder, targets, size=(1 if effort.quick else 8) << 30),
     }
     return measures[name]()
 
@@ -77,12 +77,6 @@ def _merging(folder: Path, targets: Mapping[str, Target], effort: Effort) -> lis
     from benchmarks import replication
 
     raise NotImplementedError(replication)
-
-
-def _payload(folder: Path, targets: Mapping[str, Target], effort: Effort) -> list[Figure]:
-    from benchmarks import payload
-
-    raise NotImplementedError(payload)
 
 
 def _made(folder: Path) -> Path:
