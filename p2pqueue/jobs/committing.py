@@ -181,7 +181,7 @@ def _answer(batch: list[_Change[Any]]) -> None:
     for change in batch:
         if change.loop is not None:
             by_loop.setdefault(change.loop, []).append(change)
-        elif change.gate is not None and not change.promoted:
+        elif change.gate is not None and not change.promoted and not change.deserted:
             change.gate.release()
     for loop, changes in by_loop.items():
         try:

@@ -7,7 +7,8 @@ from typing import Any
 from p2pqueue import Queue
 from p2pqueue.jobs.arguments import encode_result
 from p2pqueue.jobs.waiting import Ability
-from p2pqueue.workers.settle import ClaimedJob, Ending, Taker, beat, checkpoint, settle
+from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
+from p2pqueue.workers.settle import beat, checkpoint, settle
 
 
 class Hand:
