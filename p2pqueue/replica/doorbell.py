@@ -70,6 +70,8 @@ class _Bells:
 
 
 def _new_bell(path: Path) -> socket.socket | None:
+    if not os.path.exists(path):  # no node: a look costs a tenth of a socket, and programs ring at every commit
+        return None
     try:
         bell = connect(path, timeout=RING_WAIT)
     except NodeNotRunning:
