@@ -7,6 +7,8 @@ from typing import Any
 from p2pqueue import Queue
 from p2pqueue.jobs.arguments import encode_result
 from p2pqueue.jobs.waiting import Ability
+from p2pqueue.replica.writer import Writer
+from p2pqueue.workers.begun import begun, write_begun
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
 from p2pqueue.workers.settle import beat, checkpoint, settle
 
@@ -20,8 +22,14 @@ class Hand:
         self._taker = Taker(identity.device_id, identity.label, Ability(identity.label, tasks=frozenset(tasks)))
 
     def take(self, slots: int = 1) -> list[ClaimedJob]:
-        """Claims the most urgent jobs."""
-        return self._replica.write(lambda writer: settle(writer, [], self._taker, slots))
+        """Claims the most urgent jobs, and writes at once that they run."""
+
+        def claim(writer: Writer) -> list[ClaimedJob]:
+            claimed = settle(writer, [], self._taker, slots)
+            write_begun(writer, [begun(job, writer.author) for job in claimed])
+            return claimed
+
+        return self._replica.write(claim)
 
     def take_one(self) -> ClaimedJob:
         """Claims the one job that can be claimed."""
