@@ -31,10 +31,10 @@ from p2pqueue.workers.inline import InlineRunner, load_functions
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.pool import Pool
+from p2pqueue.workers.recovery import fail_unknown, recover
 from p2pqueue.workers.requests import Requests
 from p2pqueue.workers.runners import ChildRunner
 from p2pqueue.workers.sealer import Sealer
-from p2pqueue.workers.settle import fail_unknown, recover
 from p2pqueue.workers.worker import Worker
 
 if TYPE_CHECKING:

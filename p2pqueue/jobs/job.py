@@ -99,6 +99,11 @@ class Holder:
     claim: int
     worker_id: str
 
+    @property
+    def claimed(self) -> tuple[int, int]:
+        """Generation and number of the claim."""
+        return (self.generation, self.claim)
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:

@@ -21,6 +21,8 @@ LOCAL_TABLES = (
     # What was shared without a job: kept until it is removed.
     "CREATE TABLE IF NOT EXISTS shared (capability TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS tasks (name TEXT PRIMARY KEY, queue TEXT NOT NULL, description TEXT NOT NULL) WITHOUT ROWID",
+    # Claims that the rows of their jobs do not tell yet; see `workers/begun.py`.
+    "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), claims BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS worker (one INTEGER PRIMARY KEY CHECK (one = 1), ability TEXT NOT NULL)",
 )
 

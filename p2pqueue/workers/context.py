@@ -179,6 +179,11 @@ def current_job() -> JobContext:
     return job if job is not None else _stand_in()
 
 
+def enter(job: JobContext) -> None:
+    """Makes a job the current one for the rest of this task or thread."""
+    _current.set(job)
+
+
 @contextmanager
 def running(job: JobContext, *, whole_process: bool = False) -> Iterator[JobContext]:
     """Makes a job the current one within the block; with `whole_process` for all threads."""

@@ -123,7 +123,8 @@ def reported(value: Any) -> Outcome:
         encoded = encode_result(value)
     except ArgumentError as error:
         return Failed(describe(error), None, kinds_of(error))
-    return Succeeded(encoded.data, tuple(_output(name, file) for name, file in encoded.files.items()))
+    files = encoded.files
+    return Succeeded(encoded.data, tuple(_output(name, file) for name, file in files.items()) if files else ())
 
 
 def _output(name: str, file: Any) -> OutputFile:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from p2pqueue.errors import Cancelled, MisuseError, P2PQueueError, Retry
 from p2pqueue.home import Home
 from p2pqueue.jobs.arguments import decode
-from p2pqueue.workers.context import Continue, JobContext, running
+from p2pqueue.workers.claimed import ClaimedJob
+from p2pqueue.workers.context import Continue, JobContext, enter
 from p2pqueue.workers.handler import failure, open_files, reported
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.log import AttemptLog
 from p2pqueue.workers.protocol import Continued, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut, Why
 from p2pqueue.workers.report import Report
-from p2pqueue.workers.settle import ClaimedJob
 from p2pqueue.workers.workdir import folder_of, remove
 
 if TYPE_CHECKING:
@@ -68,13 +68,16 @@ class InlineRunner:
             channel, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=_Folder(self._home, job), timeout=timeout,
             resume_from=job.checkpoint,
         )  # fmt: skip
-        limit = asyncio.timeout(timeout)
+        enter(context)  # for good: the task of this run ends with it
+        limit = None if timeout is None else asyncio.timeout(timeout)
         try:
-            with running(context):
+            files = open_files(grants, _Folder(self._home, job), self._inputs.shelf)
+            called = self._functions[job.task](**decode(job.args, files))
+            if limit is None:
+                value = await called
+            else:
                 async with limit:
-                    value = await self._functions[job.task](
-                        **decode(job.args, open_files(grants, _Folder(self._home, job), self._inputs.shelf))
-                    )
+                    value = await called
             outcome: Outcome = reported(value)
         except asyncio.CancelledError:
             why = self._why.pop(job.key, None)
@@ -85,7 +88,8 @@ class InlineRunner:
                 current.uncancel()
             outcome = Stopped(why)
         except TimeoutError as error:
-            outcome = TimedOut(f"took longer than its timeout of {timeout:g} s") if limit.expired() else failure(error)
+            late = limit is not None and limit.expired()
+            outcome = TimedOut(f"took longer than its timeout of {timeout:g} s") if late else failure(error)
         except Cancelled:
             outcome = Stopped("cancelled")
         except Continue as go_on:

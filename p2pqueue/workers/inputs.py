@@ -11,9 +11,9 @@ from p2pqueue.jobs.arguments import decode, is_marker
 from p2pqueue.jobs.ledger import NewFile, files_of
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.replica.store import Store
+from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.protocol import FileGrant, OutputFile
 from p2pqueue.workers.sealer import note_problem
-from p2pqueue.workers.settle import ClaimedJob
 
 
 class Unreachable(P2PQueueError):

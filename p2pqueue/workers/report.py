@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from p2pqueue.workers.claimed import ClaimedJob
     from p2pqueue.workers.protocol import Outcome, Why
-    from p2pqueue.workers.settle import ClaimedJob
 
 
 class Report(Protocol):

@@ -10,11 +10,11 @@ from typing import Any
 from p2pqueue import wire
 from p2pqueue.home import Home
 from p2pqueue.jobs.waiting import EXEC_TASK
+from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.pool import Pool
 from p2pqueue.workers.protocol import Assignment, Outcome, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Report
-from p2pqueue.workers.settle import ClaimedJob
 from p2pqueue.workers.workdir import folder_of, remove
 
 

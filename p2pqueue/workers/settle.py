@@ -8,86 +8,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
-from p2pqueue import wire
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Holder, JobState, Refused, Transition
 from p2pqueue.jobs.ledger import STATE_COLUMNS, put_state
-from p2pqueue.jobs.waiting import Ability, Demand
+from p2pqueue.jobs.waiting import Demand
 from p2pqueue.replica.writer import Put, Writer
+from p2pqueue.workers import begun
 from p2pqueue.workers.claim import Leave, judge
+from p2pqueue.workers.claimed import CRASHED, DEFAULT_ATTEMPTS, ClaimedJob, Ending, How, Taker
+from p2pqueue.workers.states import states_of
 
 SCAN_LIMIT = 2_000  # rows looked at in one claim: what a worker can't take must not make claiming slow
-CRASHED = wire.pack({"crash": True})  # metadata of a run whose child died; two in a row fail the job
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedJob:
-    """A job that this worker holds, with all that its run needs. Durations in seconds, times milliseconds UTC."""
-
-    job_id: str
-    task: str
-    queue: str
-    args: bytes
-    options: bytes
-    title: str | None
-    holder: Holder
-    attempt: int
-    max_attempts: int
-    claimed_at: int
-    timeout: float | None
-    stall_timeout: float | None
-    backoff: str | None
-    retry_on: str | None
-    input_manifest: str | None
-    has_input: bool
-    checkpoint: bytes | None
-    error: str | None
-
-    @property
-    def key(self) -> str:
-        """One attempt's name, unique on this device: job, generation and claim."""
-        return f"{self.job_id}/{self.holder.generation}/{self.holder.claim}"
-
-    def run_id(self, author: bytes) -> str:
-        """The key of this attempt's row in `runs`."""
-        return f"{self.key}/{author[:8].hex()}"
-
-
-How = Literal["succeeded", "failed", "retry", "crashed", "released", "cancelled", "lost"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How an attempt ended. `retry_at` is in milliseconds UTC; `author` the one that claimed it."""
-
-    job: ClaimedJob
-    how: How
-    author: bytes
-    result: bytes | None = None
-    output_manifest: str | None = None
-    error: str | None = None
-    traceback: str | None = None
-    log_tail: str | None = None
-    retry_at: int | None = None
-    duration: float | None = None  # by the monotonic clock of the worker
-
-
-@dataclass(frozen=True)
-class Taker:
-    """Who claims: what it can do, how many attempts its tasks have, and the jobs that it leaves alone for now."""
-
-    device_id: str
-    label: str
-    ability: Ability
-    max_attempts: dict[str, int] = field(default_factory=dict)
-    skip: frozenset[str] = frozenset()
-
-
-DEFAULT_ATTEMPTS = 3
 
 
 def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) -> list[ClaimedJob]:
@@ -127,56 +61,13 @@ def beat(writer: Writer, beats: Sequence[tuple[Holder, str, float, str]]) -> Non
 
 def checkpoint(writer: Writer, job: ClaimedJob, state: bytes) -> bool:
     """Keeps a checkpoint of a job that this worker still holds; says whether it does."""
-    found = _states(writer.connection, [job.job_id]).get(job.job_id)
+    begun.write_begun(writer, [begun.begun(job, writer.author)])
+    found = states_of(writer.connection, [job.job_id]).get(job.job_id)
     if found is None or lattice.check_holder(found, job.holder) is not None:
         return False
     put = Put(job.job_id, "checkpoint", (state,), generation=job.holder.generation, claim=job.holder.claim)
     writer.put_many("jobs", [put])
     return True
-
-
-def recover(writer: Writer, max_attempts: dict[str, int]) -> list[str]:
-    """At a node's start: its own jobs that were running are queued again, or fail without attempts left.
-
-    Their runs end as lost. Gives the ids.
-    """
-    query = (
-        "SELECT id, task, coalesce(held, 0), max_attempts FROM jobs "
-        "WHERE status IN ('running', 'paused') AND state_status = 'running' AND worker_id = ? AND live = 1"  # jobs_by_status
-    )
-    rows = writer.connection.execute(query, (writer.device_id,)).fetchall()
-    states = _states(writer.connection, [row[0] for row in rows])
-    puts: list[Put] = []
-    for job_id, task, held, limit in rows:
-        attempts = limit or max_attempts.get(task, DEFAULT_ATTEMPTS)
-        step = lattice.recover(states[job_id], writer.device_id, max_attempts=attempts, now=writer.now, held=bool(held))
-        if isinstance(step, Transition):
-            puts.append(put_state(job_id, step))
-    writer.put_many("jobs", puts)
-    _end_left_runs(writer)
-    return [put.key for put in puts]
-
-
-def fail_unknown(writer: Writer, known: Collection[str], older_than_ms: int) -> int:
-    """Fails queued jobs of tasks that no device knows, enqueued more than `older_than_ms` ago; gives how many."""
-    query = (
-        "SELECT id, coalesce(held, 0), task FROM jobs WHERE status = 'queued' AND live = 1 AND created_at < ? "
-        "AND task NOT IN (SELECT value FROM json_each(?)) LIMIT 1000"  # jobs_by_status
-    )
-    rows = writer.connection.execute(query, (writer.now - older_than_ms, json.dumps([*known, "exec"]))).fetchall()
-    states = _states(writer.connection, [row[0] for row in rows])
-    puts = []
-    for job_id, held, task in rows:
-        step = lattice.give_up(states[job_id], now=writer.now, held=bool(held), reason=f"unknown task: no device has {task!r}")
-        if isinstance(step, Transition):
-            puts.append(put_state(job_id, step))
-    writer.put_many("jobs", puts)
-    return len(puts)
-
-
-def _states(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, JobState]:
-    query = f"SELECT id, {STATE_COLUMNS} FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND live = 1 AND status IS NOT NULL"
-    return {row[0]: JobState(*row[1:]) for row in connection.execute(query, (json.dumps(list(ids)),))}
 
 
 # -- ending ---------------------------------------------------------------------------------------------------
@@ -185,16 +76,20 @@ def _states(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Job
 def _end(writer: Writer, endings: Sequence[Ending]) -> None:
     jobs: list[Put] = []
     runs: list[Put] = []
-    states = _states(writer.connection, [ending.job.job_id for ending in endings])
+    states = states_of(writer.connection, [ending.job.job_id for ending in endings])
     for ending in endings:
-        state = states.get(ending.job.job_id)
-        decision = Refused("was deleted") if state is None else _step(writer, state, ending)
+        state, job = states.get(ending.job.job_id), ending.job
+        if state is None:
+            decision: Transition | Refused = Refused("was deleted")
+        else:
+            held = begun.as_begun(state, job.holder.claimed, job.claimed_at, (writer.device_id, writer.label))
+            decision = _step(writer, held or state, ending)
         if isinstance(decision, Transition):
             jobs.append(put_state(ending.job.job_id, decision))
         runs.append(_ended_run(writer, ending, decision))
     if jobs:
         writer.put_known("jobs", "state", jobs)
-    writer.put_known("runs", "run", runs)
+    writer.put_known("runs", "run", runs, new=True)
 
 
 def _step(writer: Writer, state: JobState, ending: Ending) -> Transition | Refused:
@@ -242,23 +137,6 @@ def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -
     return Put(job.run_id(ending.author), "run", values, generation=0)
 
 
-def _end_left_runs(writer: Writer) -> None:
-    """Ends the runs that a node of this device left running when it was killed."""
-    columns = "id, job_id, attempt, worker_id, worker_label, started_at"
-    query = (
-        f"SELECT {columns}, (SELECT status FROM jobs WHERE jobs.id = job_id AND live = 1) FROM runs "
-        "WHERE status = 'running' AND worker_id = ?"  # runs_running
-    )
-    puts = []
-    for run_id, job_id, attempt, worker, label, started, job_status in writer.connection.execute(query, (writer.device_id,)).fetchall():
-        status = "cancelled" if job_status in ("cancelled", None) else "lost"
-        error = None if status == "cancelled" else "worker lost: its node stopped in the middle"
-        values = (job_id, attempt, worker, label, started, writer.now, status, None, None, error, None, None, None, None, None)
-        puts.append(Put(run_id, "run", values, generation=0))
-    if puts:
-        writer.put_many("runs", puts)
-
-
 # -- claiming -------------------------------------------------------------------------------------------------
 
 CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
@@ -280,9 +158,7 @@ def _claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
         step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=now, due_at=row[27])
         if isinstance(step, Transition):
             claimed.append(_claimed(row, step.state, limit, now))
-        else:
-            step = lattice.exhausted(state, max_attempts=limit, now=now)
-        if isinstance(step, Transition):
+        elif isinstance(step := lattice.exhausted(state, max_attempts=limit, now=now), Transition):
             steps.append(put_state(row[0], step))
         if len(claimed) == slots:
             break
@@ -290,7 +166,7 @@ def _claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
     if steps:
         writer.put_known("jobs", "state", steps)
     if claimed:
-        writer.put_known("runs", "run", [_running_run(writer, job) for job in claimed], new=True)
+        begun.keep(writer.connection, [*taker.begun, *(begun.begun(job, writer.author) for job in claimed)])
     return claimed
 
 
@@ -312,11 +188,3 @@ def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int)
         max_attempts=max_attempts, claimed_at=now, timeout=row[8], stall_timeout=row[9], backoff=row[10], retry_on=row[11],
         input_manifest=row[13], has_input=row[12] is not None, checkpoint=row[14], error=state.error,
     )  # fmt: skip
-
-
-def _running_run(writer: Writer, job: ClaimedJob) -> Put:
-    values = (
-        job.job_id, job.attempt, writer.device_id, writer.label, job.claimed_at, None, "running",
-        None, None, None, None, None, None, None, None,
-    )  # fmt: skip
-    return Put(job.run_id(writer.author), "run", values, generation=0)

@@ -20,12 +20,14 @@ from p2pqueue.jobs import rows
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
+from p2pqueue.workers.begun import RECORD_AFTER, Begun, begun, write_begun
+from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
 from p2pqueue.workers.endings import ending_of
 from p2pqueue.workers.inputs import Unreachable
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.protocol import Continued, Failed, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Runner
-from p2pqueue.workers.settle import ClaimedJob, Ending, Taker, beat, checkpoint, next_due, settle
+from p2pqueue.workers.settle import beat, checkpoint, next_due, settle
 
 PROGRESS_EVERY = 2.0  # seconds between two beats of a job whose progress moves; watchers see every step at once
 PROGRESS_STEP = 0.01  # of the whole: smaller steps wait for the next ordinary beat
@@ -47,6 +49,12 @@ class Run:
     beaten: float = 0.0  # monotonic time of the last beat; the claim itself counts as the first
     beaten_progress: float = 0.0
     stop_why: Why | None = None
+    recorded: bool = False  # its row tells that it runs
+
+    @property
+    def begun(self) -> Begun:
+        """Its claim, as it is kept until its row tells."""
+        return begun(self.job, self.author)
 
 
 @dataclass
@@ -72,6 +80,7 @@ class Worker:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _work: bool = True  # there may be something to claim
     _due: int | None = None
+    _unrecorded: asyncio.Event = field(default_factory=asyncio.Event)  # some run may not be recorded yet
     _stopping: bool = False
     _empty: asyncio.Event = field(default_factory=asyncio.Event)  # nothing runs
     _group: asyncio.TaskGroup | None = None
@@ -85,11 +94,12 @@ class Worker:
     async def work(self) -> None:
         """Works until `stop`, and on until every run has ended and is written down."""
         async with asyncio.TaskGroup() as beats:
-            beating = beats.create_task(self._beat())
+            looping = [beats.create_task(self._beat()), beats.create_task(self._record())]
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 await self._turn()
-            beating.cancel()
+            for loop in looping:
+                loop.cancel()
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Takes nothing new, gives the running handlers `grace` seconds, then stops and releases them."""
@@ -133,7 +143,8 @@ class Worker:
 
     async def _settle(self, endings: list[Ending], free: int) -> None:
         self._work = False
-        taker = Taker(self.device_id, self.label, self.ability, self._limits, self._skipped())
+        unrecorded = tuple(run.begun for run in self.runs.values() if not run.recorded)
+        taker = Taker(self.device_id, self.label, self.ability, self._limits, self._skipped(), unrecorded)
         self._meanwhile = set()
 
         def transaction(writer: Writer) -> tuple[list[ClaimedJob], bytes, int | None]:
@@ -170,10 +181,8 @@ class Worker:
             self._work = True
 
     def _skipped(self) -> frozenset[str]:
-        if not self._skip:
-            return frozenset()
         now = time.monotonic()
-        return frozenset(job_id for job_id, (until, _) in self._skip.items() if until > now)
+        return frozenset([*self.runs, *(job_id for job_id, (until, _) in self._skip.items() if until > now)])
 
     def _put_off(self, job_id: str) -> None:
         _, wait = self._skip.get(job_id, (0.0, UNREACHABLE_FIRST / 2))
@@ -187,6 +196,7 @@ class Worker:
         self._empty.clear()
         now = time.monotonic()
         run = self.runs[job.job_id] = Run(job, author, started=now, beaten=now)
+        self._unrecorded.set()
         self._group.create_task(self._run(run))
 
     async def _run(self, run: Run) -> None:
@@ -267,10 +277,10 @@ class Worker:
     def event(self, row: rows.JobRow) -> dict[str, Any]:
         """The event that tells how a job stands: from memory where it runs here."""
         run = self.runs.get(row.id)
-        here = run is not None and row.status == "running"
+        here = run is not None and row.status in ("queued", "running")  # its claim may not be in its row yet
         return {
             "id": row.id,
-            "status": row.status,
+            "status": "running" if here else row.status,
             "progress": run.progress if run and here else row.progress,
             "phase": run.phase if run and here else row.phase,
             "worker_label": row.worker_label,
@@ -292,7 +302,27 @@ class Worker:
             except P2PQueueError as error:
                 _log.error("leases can't be renewed: %s", error)
 
+    async def _record(self) -> None:
+        """Writes into their rows that jobs run which did not end at once."""
+        while True:
+            await self._unrecorded.wait()
+            await asyncio.sleep(RECORD_AFTER)
+            before = time.monotonic() - RECORD_AFTER
+            late = [run for run in self.runs.values() if not run.recorded and run.started <= before]
+            if late:
+                try:
+                    await self.store.write(partial(write_begun, claims=[run.begun for run in late]), quiet=True)
+                except P2PQueueError as error:
+                    _log.error("what runs can't be written down: %s", error)
+                    continue
+                for run in late:
+                    run.recorded = True
+            if all(run.recorded for run in self.runs.values()):
+                self._unrecorded.clear()
+
     def _is_due(self, run: Run, now: float) -> bool:
+        if not run.recorded:
+            return False
         since = now - run.beaten
         moved = abs(run.progress - run.beaten_progress) >= PROGRESS_STEP
         return since >= self.beat_every or (moved and since >= min(PROGRESS_EVERY, self.beat_every))

@@ -94,10 +94,11 @@ def test_a_bulk_keeps_its_order(queue: Queue, hand: Hand) -> None:
 
 def test_a_delayed_job_is_not_claimed_before_its_time(queue: Queue, hand: Hand) -> None:
     later = queue.tasks["double"].options(delay=3600).enqueue(1)
-    soon = queue.tasks["double"].options(run_at=datetime.now(UTC) + timedelta(milliseconds=200)).enqueue(2)
+    due = datetime.now(UTC) + timedelta(seconds=1.5)
+    soon = queue.tasks["double"].options(run_at=due).enqueue(2)
     now = queue.tasks["double"].enqueue(3)
     assert [job.job_id for job in hand.take(3)] == [now.id]
-    time.sleep(0.25)
+    time.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()) + 0.01)
     assert [job.job_id for job in hand.take(3)] == [soon.id]
     assert later.status == "queued"
 

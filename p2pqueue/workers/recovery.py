@@ -1,0 +1,71 @@
+"""What did an earlier node of this device leave behind, and which jobs can nobody run?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from p2pqueue.jobs import job as lattice
+from p2pqueue.jobs.job import Transition
+from p2pqueue.jobs.ledger import put_state
+from p2pqueue.replica.writer import Put, Writer
+from p2pqueue.workers.begun import kept, write_begun
+from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS
+from p2pqueue.workers.states import states_of
+
+
+def recover(writer: Writer, max_attempts: dict[str, int]) -> list[str]:
+    """At a node's start: its own jobs that were running are queued again, or fail without attempts left.
+
+    Their runs end as lost. Gives the ids.
+    """
+    write_begun(writer, kept(writer.connection))
+    query = (
+        "SELECT id, task, coalesce(held, 0), max_attempts FROM jobs "
+        "WHERE status IN ('running', 'paused') AND state_status = 'running' AND worker_id = ? AND live = 1"  # jobs_by_status
+    )
+    rows = writer.connection.execute(query, (writer.device_id,)).fetchall()
+    states = states_of(writer.connection, [row[0] for row in rows])
+    puts: list[Put] = []
+    for job_id, task, held, limit in rows:
+        attempts = limit or max_attempts.get(task, DEFAULT_ATTEMPTS)
+        step = lattice.recover(states[job_id], writer.device_id, max_attempts=attempts, now=writer.now, held=bool(held))
+        if isinstance(step, Transition):
+            puts.append(put_state(job_id, step))
+    writer.put_many("jobs", puts)
+    _end_left_runs(writer)
+    return [put.key for put in puts]
+
+
+def fail_unknown(writer: Writer, known: Collection[str], older_than_ms: int) -> int:
+    """Fails queued jobs of tasks that no device knows, enqueued more than `older_than_ms` ago; gives how many."""
+    query = (
+        "SELECT id, coalesce(held, 0), task FROM jobs WHERE status = 'queued' AND live = 1 AND created_at < ? "
+        "AND task NOT IN (SELECT value FROM json_each(?)) LIMIT 1000"  # jobs_by_status
+    )
+    rows = writer.connection.execute(query, (writer.now - older_than_ms, json.dumps([*known, "exec"]))).fetchall()
+    states = states_of(writer.connection, [row[0] for row in rows])
+    puts = []
+    for job_id, held, task in rows:
+        step = lattice.give_up(states[job_id], now=writer.now, held=bool(held), reason=f"unknown task: no device has {task!r}")
+        if isinstance(step, Transition):
+            puts.append(put_state(job_id, step))
+    writer.put_many("jobs", puts)
+    return len(puts)
+
+
+def _end_left_runs(writer: Writer) -> None:
+    """Ends the runs that a node of this device left running when it was killed."""
+    columns = "id, job_id, attempt, worker_id, worker_label, started_at"
+    query = (
+        f"SELECT {columns}, (SELECT status FROM jobs WHERE jobs.id = job_id AND live = 1) FROM runs "
+        "WHERE status = 'running' AND worker_id = ?"  # runs_running
+    )
+    puts = []
+    for run_id, job_id, attempt, worker, label, started, job_status in writer.connection.execute(query, (writer.device_id,)).fetchall():
+        status = "cancelled" if job_status in ("cancelled", None) else "lost"
+        error = None if status == "cancelled" else "worker lost: its node stopped in the middle"
+        values = (job_id, attempt, worker, label, started, writer.now, status, None, None, error, None, None, None, None, None)
+        puts.append(Put(run_id, "run", values, generation=0))
+    if puts:
+        writer.put_many("runs", puts)
