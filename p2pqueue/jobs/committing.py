@@ -11,13 +11,16 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from p2pqueue.errors import P2PQueueError
 
 if TYPE_CHECKING:
+    from p2pqueue.replica.merged import Done
     from p2pqueue.replica.replica import Replica
     from p2pqueue.replica.writer import Writer
 
@@ -25,6 +28,21 @@ T = TypeVar("T")
 BATCH = 1000  # changes in one commit: more gain nothing, and make all of them wait
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Alike(Generic[T]):
+    """A change that can be made together with others of its kind, for much less than one by one.
+
+    `all` makes the changes for several items and gives what became of each. Called, it makes the one for its own.
+    """
+
+    item: Any
+    all: Callable[[Writer, Sequence[Any]], list[T]]
+
+    def __call__(self, writer: Writer) -> T:
+        """Makes this change alone."""
+        return self.all(writer, [self.item])[0]
 
 
 class Commits:
@@ -109,11 +127,16 @@ class Commits:
             if len(batch) == 1:
                 batch[0].succeed(self._replica.write(batch[0].fn))
             elif batch:
-                for change, done in zip(batch, self._replica.write_many([each.fn for each in batch]), strict=True):
+                groups = list(_alike(batch))
+                made = self._replica.write_many([_together(group) for group in groups])
+                for group, done in zip(groups, made, strict=True):
                     if done.error is None:
-                        change.succeed(done.value)
-                    else:
-                        change.fail(done.error)
+                        _succeed(group, done.value)
+                    elif len(group) == 1:
+                        group[0].fail(done.error)
+                    else:  # one of them is at fault: each for itself
+                        for change, alone in zip(group, self._replica.write_many([each.fn for each in group]), strict=True):
+                            change.settle(alone)
             self._after()
         except BaseException as error:
             # Every waiter is answered, whatever came in between: a Ctrl-C here must not leave the others hanging.
@@ -158,6 +181,12 @@ class _Change(Generic[T]):
     def fail(self, error: BaseException) -> None:
         self._error, self.done = error, True
 
+    def settle(self, done: Done) -> None:
+        if done.error is None:
+            self.succeed(done.value)
+        else:
+            self.fail(done.error)
+
     def outcome(self) -> T:
         if self._error is None:
             return self._value
@@ -174,6 +203,25 @@ class _Change(Generic[T]):
             self.future.set_result(self.outcome())
         except Exception as error:  # noqa: BLE001 - whatever it is, its caller gets it
             self.future.set_exception(error)
+
+
+def _alike(batch: list[_Change[Any]]) -> Iterator[list[_Change[Any]]]:
+    """The changes in their order, those that can be made together in one group."""
+    for _, changes in groupby(batch, lambda change: change.fn.all if isinstance(change.fn, Alike) else change):
+        yield list(changes)
+
+
+def _together(group: list[_Change[Any]]) -> Callable[[Writer], Any]:
+    first = group[0].fn
+    if len(group) == 1 or not isinstance(first, Alike):
+        return first
+    items = [change.fn.item for change in group]  # type: ignore[attr-defined]  # all of a group are alike
+    return lambda writer: first.all(writer, items)
+
+
+def _succeed(group: list[_Change[Any]], value: Any) -> None:
+    for change, each in zip(group, value if len(group) > 1 else [value], strict=True):
+        change.succeed(each)
 
 
 def _answer(batch: list[_Change[Any]]) -> None:

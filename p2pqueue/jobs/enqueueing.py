@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from p2pqueue.jobs import ledger, local
 from p2pqueue.jobs.arguments import encode
+from p2pqueue.jobs.committing import Alike
 from p2pqueue.jobs.handle import Job
 from p2pqueue.jobs.ledger import EnqueuedJob, NewFile, NewJob
 from p2pqueue.jobs.options import EnqueueOptions, TaskOptions
@@ -63,8 +64,8 @@ def enqueue_unknown(access: Access, task: str, args: Mapping[str, Any], *, queue
 
 
 def writing(new: NewJob) -> Callable[[Writer], EnqueuedJob]:
-    """The transaction that makes one job."""
-    return lambda writer: ledger.enqueue(writer, new)
+    """The transaction that makes one job; those of many producers are made together."""
+    return Alike(new, ledger.enqueue_many)
 
 
 def batches(jobs: list[NewJob]) -> Iterator[Callable[[Writer], list[EnqueuedJob]]]:
