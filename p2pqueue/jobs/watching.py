@@ -136,12 +136,15 @@ class Watch:
 
 
 class _View:
-    """What one watcher has been shown: the same thing twice, and steps back within a run, are left out."""
+    """What one watcher has been shown: the same thing twice, and what a row says late, are left out.
+
+    A row lags behind the node's word: by up to two seconds about progress, by a moment about the claim itself.
+    """
 
     def __init__(self) -> None:
         self._shown: Progress | None = None
         self._by_node = False  # whether a node's word was shown last
-        self._attempt: tuple[int, int] | None = None
+        self._row: Seen | None = None
 
     def take(self, seen: Seen) -> Progress | None:
         """The progress to show, if any."""
@@ -150,18 +153,22 @@ class _View:
         progress = Progress(seen.fraction, seen.phase, seen.device, seen.status)
         late = self._is_late(seen)
         if seen.attempt is not None:
-            self._attempt = seen.attempt
+            self._row = seen
         if late or progress == self._shown:
             return None
         self._shown, self._by_node = progress, seen.attempt is None
         return progress
 
     def _is_late(self, seen: Seen) -> bool:
-        """The row lags behind the node's word by up to two seconds: what it says late is no step back."""
-        shown = self._shown
-        if shown is None or not self._by_node or seen.attempt is None or self._attempt not in (None, seen.attempt):
+        shown, row = self._shown, self._row
+        if not self._by_node or shown is None or shown.status != "running" or seen.attempt is None:
             return False
-        return shown.status == seen.status == "running" and seen.fraction <= shown.fraction
+        waited = row is not None and row.status != "running"
+        if seen.status == "queued":
+            return row is None or (waited and seen.attempt == row.attempt)
+        generation, claim = seen.attempt if row is None or row.attempt is None else row.attempt
+        same_run = seen.attempt == (generation, claim + 1 if waited else claim)
+        return seen.status == "running" and same_run and seen.fraction <= shown.fraction
 
 
 class _AsyncNews:
