@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from p2pqueue.workers.worker import Worker
 if TYPE_CHECKING:
     from p2pqueue.jobs.queue import Queue
 
+AGAIN_AFTER = 1.0  # seconds until a loop that was ended by an error begins anew
 TIDY_EVERY = 60.0  # seconds between two looks for what is past retention or of an unknown task
 TIDY_FIRST = 5.0  # seconds after the start: a start is busy enough
 
@@ -202,7 +203,7 @@ class Node:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(loop) for loop in (self._follow(), self.sealer.run(), self._tidy())]
+            helpers = [group.create_task(_supervised(loop)) for loop in (self._follow, self.sealer.run, self._tidy)]
             await self.worker.work()
             for helper in helpers:
                 helper.cancel()
@@ -222,12 +223,9 @@ class Node:
     async def _tidy(self) -> None:
         await asyncio.sleep(TIDY_FIRST)
         while True:
-            try:
-                await self.store.write(lambda writer: fail_unknown(writer, self.tasks, int(self.settings.unknown_task_after * 1000)))
-                await self.store.prune(int(self.settings.retention * 1000))
-                await self._sweep()
-            except P2PQueueError as error:
-                _log.warning("tidying up: %s", error)
+            await self.store.write(lambda writer: fail_unknown(writer, self.tasks, int(self.settings.unknown_task_after * 1000)))
+            await self.store.prune(int(self.settings.retention * 1000))
+            await self._sweep()
             await asyncio.sleep(TIDY_EVERY)
 
     async def _sweep(self) -> None:
@@ -266,3 +264,14 @@ class Node:
                 yield self.worker.event(row) if row else {"id": job_id, "status": None}
             async for event in watcher.events():
                 yield event
+
+
+async def _supervised(loop: Callable[[], Awaitable[None]]) -> None:
+    """Runs a loop for ever: a full disk or a home that can't be read for a while is told, and it begins anew."""
+    while True:
+        try:
+            await loop()
+            return
+        except P2PQueueError as error:
+            _log.error("%s", error)
+        await asyncio.sleep(AGAIN_AFTER)

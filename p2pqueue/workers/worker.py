@@ -76,7 +76,8 @@ class Worker:
     done: int = 0  # attempts ended since the start
     _endings: list[Ending] = field(default_factory=list)
     _meanwhile: set[str] | None = None  # jobs that others wrote while this worker's transaction was under way
-    _skip: dict[str, tuple[float, float]] = field(default_factory=dict)  # job: (monotonic time until, the wait)
+    _skip: dict[str, float] = field(default_factory=dict)  # jobs that are left alone, until that monotonic time
+    _patience: dict[str, float] = field(default_factory=dict)  # how long each was left alone the last time
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _work: bool = True  # there may be something to claim
     _due: int | None = None
@@ -156,7 +157,7 @@ class Worker:
         except P2PQueueError as error:
             _log.error("the replica can't be written: %s", error)
             self._endings = endings + self._endings
-            self._work = True
+            self._work, self._meanwhile = True, None
             await asyncio.sleep(1.0)
             return
         self.done += len(endings)
@@ -167,11 +168,14 @@ class Worker:
         for job in claimed:
             self._start(job, author)
         meanwhile, self._meanwhile = self._meanwhile, None
-        await self._look([job.job_id for job in claimed if job.job_id in meanwhile])
-        await self._tell(endings, claimed)
+        try:
+            await self._look([job.job_id for job in claimed if job.job_id in meanwhile])
+            await self._tell(endings, claimed)
+        except P2PQueueError as error:
+            _log.error("the replica can't be read: %s", error)
 
     async def _wait(self) -> None:
-        waits = [until - time.monotonic() for until, _ in self._skip.values()]
+        waits = [until - time.monotonic() for until in self._skip.values()]
         if self._due is not None:
             waits.append(self._due / 1000 - time.time())
         try:
@@ -182,12 +186,13 @@ class Worker:
 
     def _skipped(self) -> frozenset[str]:
         now = time.monotonic()
-        return frozenset([*self.runs, *(job_id for job_id, (until, _) in self._skip.items() if until > now)])
+        self._skip = {job_id: until for job_id, until in self._skip.items() if until > now}
+        return frozenset([*self.runs, *self._skip])
 
     def _put_off(self, job_id: str) -> None:
-        _, wait = self._skip.get(job_id, (0.0, UNREACHABLE_FIRST / 2))
-        wait = min(UNREACHABLE_LONGEST, wait * 2)
-        self._skip[job_id] = (time.monotonic() + wait, wait)
+        wait = min(UNREACHABLE_LONGEST, 2 * self._patience.get(job_id, UNREACHABLE_FIRST / 2))
+        self._patience[job_id] = wait
+        self._skip[job_id] = time.monotonic() + wait
 
     # -- running ----------------------------------------------------------------------------------------------
 
@@ -204,7 +209,7 @@ class Worker:
         manifest = None
         try:
             outcome, manifest = await self.runners(job.task).run(job, _Reporter(self, run))
-            self._skip.pop(job.job_id, None)
+            self._patience.pop(job.job_id, None)
         except (Unreachable, WorldError, ConfigError) as error:
             self._put_off(job.job_id)
             self._end(run, Ending(job, "released", author=run.author, error=str(error)))
