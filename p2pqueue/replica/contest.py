@@ -14,7 +14,7 @@ from p2pqueue.replica.batch import Batch, Known
 from p2pqueue.replica.merged import Refused
 from p2pqueue.replica.reading import content_of
 from p2pqueue.replica.signing import UNKNOWN_AUTHOR, body_of, mismatch
-from p2pqueue.replica.stamp import RETRY_BITS, is_wellformed
+from p2pqueue.replica.stamp import RETRY_BITS, Stamp, is_wellformed
 from p2pqueue.replica.system import ALWAYS_VERIFIED
 from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Writer
@@ -35,6 +35,44 @@ class Tally:
     aside: list[Refused] = field(default_factory=list)
 
 
+def sift(writes: Sequence[Write], tally: Tally) -> Sequence[Write]:
+    """The writes that are well formed; the others are refused."""
+    if not writes or _are_wellformed(writes):
+        return writes
+    good = []
+    for write in writes:
+        problem = malformed(write)
+        if problem is None:
+            good.append(write)
+        else:
+            tally.refused.append(refused_as(write, problem))
+    return good
+
+
+def _are_wellformed(writes: Sequence[Write]) -> bool:
+    """Says whether all of a batch is well formed: what `malformed` asks of each, asked of all at once."""
+    try:
+        generations, ranks, claims, hlcs, authors = zip(*[write.stamp for write in writes], strict=True)
+        numbers = [write.seq for write in writes]
+        names = {write.table for write in writes} | {write.register for write in writes}
+        keys = [write.key for write in writes]
+        return (
+            {*map(type, generations), *map(type, ranks), *map(type, claims), *map(type, hlcs), *map(type, numbers)} == {int}
+            and all(is_wellformed(Stamp(0, 0, 0, 1, author)) for author in set(authors))
+            and is_wellformed(Stamp(min(generations), min(ranks), min(claims), min(hlcs), authors[0]))
+            and is_wellformed(Stamp(max(generations), max(ranks), max(claims), max(hlcs), authors[0]))
+            and 0 not in hlcs
+            and min(numbers) > 0
+            and max(numbers) < SEQ_LIMIT
+            and {*map(type, names), *map(type, keys)} == {str}
+            and all(0 < len(name) <= NAME_LIMIT for name in names)
+            and min(map(len, keys)) > 0
+            and max(map(len, keys)) <= KEY_LIMIT
+        )
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
 def malformed(write: Write) -> str | None:
     """What is wrong with the form of a peer's write, in words."""
     try:
@@ -50,20 +88,19 @@ def malformed(write: Write) -> str | None:
     return None
 
 
-def offer(writer: Writer, batch: Batch, writes: Sequence[Write], tally: Tally) -> int:
-    """Lets the writes contest, and takes those that win; gives the highest time among them all."""
-    newest = 0
-    shape, known, winners, make = batch.shape, batch.known, batch.winners, tuple.__new__
+def offer(writer: Writer, batch: Batch, writes: Sequence[Write], tally: Tally) -> None:
+    """Lets the writes contest, and takes those that win."""
+    known, winners, make = batch.known, batch.winners, tuple.__new__
+    widths, signed = batch.shape.width, batch.shape.signed
     quick = not batch.ended
     for write in writes:
-        stamp, key, register = write.stamp, write.key, write.register
-        newest = max(newest, stamp.hlc, -stamp.hlc)
+        key, register, values = write.key, write.register, write.values
         registers = known.get(key)
-        if quick and shape.width.get(register) == len(write.values) and (registers is None or _is_first(batch, registers, write)):
-            if register not in shape.signed:
-                entry = make(Known, (stamp, write.seq, 1, 0, write.values, None, None))
+        if quick and widths.get(register) == len(values) and (registers is None or _is_first(batch, registers, write)):
+            if register not in signed:
+                entry = make(Known, (write.stamp, write.seq, 1, 0, values, None, None))
             elif _is_plainly_signed(write):
-                entry = make(Known, (stamp, write.seq, 0, 0, write.values, write.body, write.signature))
+                entry = make(Known, (write.stamp, write.seq, 0, 0, values, write.body, write.signature))
             else:
                 _contest(writer, batch, write, tally)
                 continue
@@ -78,7 +115,6 @@ def offer(writer: Writer, batch: Batch, writes: Sequence[Write], tally: Tally) -
                 won[register] = entry
         else:
             _contest(writer, batch, write, tally)
-    return newest
 
 
 def _is_first(batch: Batch, registers: dict[str, Known], write: Write) -> bool:

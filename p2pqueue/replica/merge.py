@@ -6,12 +6,13 @@ taken is named with its reason and never stops the rest.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 
 from p2pqueue.replica.aside import drop_outranked, set_aside
 from p2pqueue.replica.batch import Batch
-from p2pqueue.replica.contest import Tally, malformed, offer, refused_as
+from p2pqueue.replica.contest import Tally, offer, sift
 from p2pqueue.replica.merged import Merged
 from p2pqueue.replica.signing import UNKNOWN_AUTHOR
 from p2pqueue.replica.stamp import Stamp
@@ -37,18 +38,38 @@ def merge(writer: Writer, writes: Sequence[Write], *, repair: bool = False) -> M
     tally = Tally()
     heads: dict[bytes, int] = dict(writer.connection.execute("SELECT author, seq FROM heads"))
     by_table: dict[str, list[Write]] = {}
-    for write in writes:
-        problem = malformed(write)
-        if problem is not None:
-            tally.refused.append(refused_as(write, problem))
-        elif not repair and write.seq <= heads.get(write.stamp.author, 0):
-            tally.ignored += 1
+    late: dict[str, list[Write]] = {}
+    for write in sift(writes, tally):
+        if not repair and write.seq <= heads.get(write.stamp.author, 0):
+            late.setdefault(write.table, []).append(write)
+        elif write.table in by_table:
+            by_table[write.table].append(write)
         else:
-            by_table.setdefault(write.table, []).append(write)
+            by_table[write.table] = [write]
+    for table, counted in late.items():
+        taken = _of_rows_here(writer, table, counted)
+        tally.ignored += len(counted) - len(taken)
+        if taken:
+            by_table.setdefault(table, []).extend(taken)
     for table in sorted(by_table, key=lambda name: _SYSTEM_ORDER.get(name, len(_SYSTEM_ORDER))):
         _merge_table(writer, table, by_table[table], tally, heads if repair else None)
     _merge_late(writer, by_table, tally)
     return Merged(tally.applied, tally.counted, tally.ignored, tuple(tally.refused), tuple(tally.aside), frozenset(writer.touched))
+
+
+def _of_rows_here(writer: Writer, table: str, counted: Sequence[Write]) -> list[Write]:
+    """Of writes at or below the head, those whose row is here.
+
+    Without its row such a write belongs to one that ended. Where the row is here it is outranked already, or it
+    fills a hole: the head was raised by a peer that had dropped the row.
+    """
+    shape = writer.shapes.get(table)
+    if shape is None:
+        return []
+    query = "SELECT key FROM changes WHERE tbl = ? AND register = ? AND key IN (SELECT value FROM json_each(?))"
+    keys = json.dumps(list({write.key for write in counted}))
+    here = {key for (key,) in writer.connection.execute(query, (table, shape.creating, keys))}
+    return [write for write in counted if write.key in here]
 
 
 def merge_kept(writer: Writer, table: str, writes: Sequence[Write]) -> None:
@@ -110,7 +131,8 @@ def _undo(connection: sqlite3.Connection, error: Exception) -> None:
 def _merge_writes(writer: Writer, shape: Shape, writes: Sequence[Write], tally: Tally) -> None:
     batch = Batch(writer.connection, shape)
     batch.load({write.key for write in writes})
-    newest = offer(writer, batch, writes, tally)
+    offer(writer, batch, writes, tally)
+    newest = max((abs(write.stamp.hlc) for write in writes), default=0)
     tally.applied += batch.apply()
     keys = batch.keys
     writer.note(shape.name, keys)
