@@ -100,10 +100,7 @@ def enqueue(writer: Writer, new: NewJob) -> EnqueuedJob:
         if standing is not None:
             _attach_input(writer, job_id, standing, new)
             return EnqueuedJob(job_id, created=False)
-    stamp = writer.put("jobs", job_id, "spec", _spec(writer, new), generation=generation(life))
-    _put_tune(writer, job_id, new, life)
-    if new.files:
-        put_input(writer, job_id, stamp, new.files, new.manifest)
+    _make(writer, job_id, new, life)
     return EnqueuedJob(job_id, created=True)
 
 
@@ -177,13 +174,7 @@ def files_of(connection: sqlite3.Connection, job_id: str) -> list[NewFile]:
 def put_input(writer: Writer, job_id: str, spec: Stamp, files: Sequence[NewFile], manifest: str | None) -> None:
     """Names the input of a job: without a manifest as long as it is not sealed, and keeps where its originals lie."""
     name = files[0].name if len(files) == 1 else f"{len(files)} files"
-    values = {
-        "input_manifest": manifest,
-        "input_name": name,
-        "input_size": sum(each.size for each in files),
-        "for_spec": f"{spec.hlc}:{spec.author.hex()}",
-    }
-    writer.put("jobs", job_id, "input", values)
+    _name_input(writer, job_id, spec, manifest, name, sum(each.size for each in files))
     writer.connection.executemany(
         "INSERT OR REPLACE INTO inputs (job_id, parameter, name, size, path, capability, mtime_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
         [(job_id, each.parameter, each.name, each.size, each.stored_path, each.capability, each.mtime_ns) for each in files],
@@ -225,9 +216,20 @@ def _spec(writer: Writer, new: NewJob) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _put_tune(writer: Writer, job_id: str, new: NewJob, life: int) -> None:
+def _make(writer: Writer, job_id: str, new: NewJob, life: int = 0) -> Stamp:
+    stamp = writer.put("jobs", job_id, "spec", _spec(writer, new), generation=generation(life))
     if new.title or new.priority:
         writer.put("jobs", job_id, "tune", {"title": new.title, "priority": new.priority}, generation=generation(life))
+    if life:  # what an earlier life read must not reach this one
+        writer.connection.execute("DELETE FROM inputs WHERE job_id = ?", (job_id,))
+    if new.files:
+        put_input(writer, job_id, stamp, new.files, new.manifest)
+    return stamp
+
+
+def _name_input(writer: Writer, job_id: str, spec: Stamp, manifest: str | None, name: str | None, size: int) -> None:
+    values = {"input_manifest": manifest, "input_name": name, "input_size": size, "for_spec": f"{spec.hlc}:{spec.author.hex()}"}
+    writer.put("jobs", job_id, "input", values)
 
 
 def _life_for(connection: sqlite3.Connection, job_id: str) -> tuple[int, Stamp | None]:
@@ -235,10 +237,11 @@ def _life_for(connection: sqlite3.Connection, job_id: str) -> tuple[int, Stamp |
     row = connection.execute(
         "SELECT live, status, spec_generation, spec_hlc, spec_author FROM jobs WHERE id = ? AND spec_generation IS NOT NULL", (job_id,)
     ).fetchone()
-    (highest,) = connection.execute("SELECT max(generation) FROM changes WHERE tbl = 'jobs' AND key = ?", (job_id,)).fetchone()
     if row is not None and row[0] and row[1] in ("queued", "running", "paused"):
         return 0, Stamp(row[2], 0, 0, row[3], row[4])
-    return (0 if highest is None else (highest >> 16) + 1), None
+    (known,) = connection.execute("SELECT max(generation) >> 16 FROM changes WHERE tbl = 'jobs' AND key = ?", (job_id,)).fetchone()
+    dropped = connection.execute("SELECT life FROM tombstones WHERE tbl = 'jobs' AND key = ?", (job_id,)).fetchone()
+    return max(-1 if known is None else known, dropped[0] if dropped else -1) + 1, None
 
 
 def _attach_input(writer: Writer, job_id: str, spec: Stamp, new: NewJob) -> None:
@@ -264,17 +267,23 @@ def _refuse(job_id: str, refused: Refused | None) -> None:
 
 
 _COPIED = (
-    "queue, task, args, max_attempts, timeout, stall_timeout, backoff, retry_on, needs, owner, options, title, priority, "
-    "CASE WHEN input_counts THEN input_manifest END"
+    "queue, task, args, max_attempts, timeout, stall_timeout, backoff, retry_on, needs, owner, options, title, coalesce(priority, 0), "
+    "unique_key, CASE WHEN input_counts THEN input_manifest END, CASE WHEN input_counts THEN input_name END, "
+    "CASE WHEN input_counts THEN input_size END"
 )
 
 
 def _enqueue_again(writer: Writer, job_id: str) -> str:
+    """Makes a job anew that ended long ago: under a new id, or as the next life of its unique key."""
     row = writer.connection.execute(f"SELECT {_COPIED} FROM jobs WHERE id = ?", (job_id,)).fetchone()
-    files = tuple(files_of(writer.connection, job_id))
+    manifest, name, size = row[14:]
     new = NewJob(
         queue=row[0], task=row[1], args=row[2], max_attempts=row[3], timeout=row[4], stall_timeout=row[5], backoff=row[6],
-        retry_on=row[7], needs=row[8], owner=row[9], options=wire.unpack(row[10]), title=row[11], priority=row[12] or 0,
-        files=files, manifest=row[13],
+        retry_on=row[7], needs=row[8], owner=row[9], options=wire.unpack(row[10]), title=row[11], priority=row[12],
+        unique_key=row[13], files=tuple(files_of(writer.connection, job_id)), manifest=manifest,
     )  # fmt: skip
-    return enqueue(writer, new).id
+    new_id, life = (writer.new_id(), 0) if new.unique_key is None else (job_id, _life_for(writer.connection, job_id)[0])
+    stamp = _make(writer, new_id, new, life)
+    if size is not None and not new.files:  # its originals are on another device
+        _name_input(writer, new_id, stamp, manifest, name, size)
+    return new_id

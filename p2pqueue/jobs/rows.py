@@ -194,8 +194,17 @@ def _conditions(wanted: JobFilter) -> tuple[str, list[Any]]:
 
 def runs_of(connection: sqlite3.Connection, job_id: str) -> list[RunRow]:
     """The attempts of a job, the first first."""
-    query = f"SELECT {_RUN_COLUMNS} FROM runs WHERE id > ? AND id < ? ORDER BY started_at, id"  # the ids begin with the job's
-    return [RunRow(*row) for row in connection.execute(query, (f"{job_id}/", f"{job_id}0"))]
+    query = f"SELECT {_RUN_COLUMNS} FROM runs WHERE id > ? AND id < ?"  # the ids begin with the job's
+    found = [RunRow(*row) for row in connection.execute(query, (f"{job_id}/", f"{job_id}0"))]
+    return sorted(found, key=_claimed_in_order)
+
+
+def _claimed_in_order(run: RunRow) -> tuple[int, int, int]:
+    try:
+        _, generation, claim = run.log_key
+    except ValueError:  # a device may write any id
+        return 0, 0, run.started_at
+    return generation, claim, run.started_at  # not by the clock alone: it can be set back
 
 
 def run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:
