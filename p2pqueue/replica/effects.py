@@ -109,15 +109,23 @@ class MoveHeads:
 
 @dataclass(frozen=True)
 class Observe:
-    """Compare what the peer knows of this replica's own author with what it wrote; record the acknowledgement.
+    """Compare what the peer knows of this replica's own author with what it wrote, before it is served.
 
-    Answered by whether that showed a fork.
+    If `record`, the acknowledgement is noted.
     """
 
     number: int
-    author: bytes
-    head: Head | None
-    highest_held: int
+    heads: Mapping[bytes, Head]
+    held: Mapping[bytes, Spans]
+    record: bool
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Answers `Observe`: what is counted here, and whether the peer knows what was never written here: a fork."""
+
+    heads: Mapping[bytes, Head]
+    forked: bool
 
 
 @dataclass(frozen=True)
@@ -221,5 +229,5 @@ Request = (
 )
 Effect = Send | Report | Request
 Answer = (
-    State | Page | Taken | RowPage | DigestRead | BucketPage | tuple[RowId, ...] | tuple[Write, ...] | tuple[Refusal, ...] | bool | None
+    State | Page | Taken | Observed | RowPage | DigestRead | BucketPage | tuple[RowId, ...] | tuple[Write, ...] | tuple[Refusal, ...] | bool | None
 )

@@ -21,6 +21,7 @@ from p2pqueue.replica.effects import (
     Merge,
     MoveHeads,
     Observe,
+    Observed,
     Page,
     ReadBucket,
     ReadDigest,
@@ -38,6 +39,7 @@ from p2pqueue.replica.effects import (
 from p2pqueue.replica.messages import MAX_WRITES, Refusal, RowId, write_size
 from p2pqueue.replica.recheck import recheck
 from p2pqueue.replica.replica import Merged, Refused, Replica
+from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.write import Head, Write
 
 _VERIFY_BATCH = 250  # signatures checked in one transaction: 10 ms
@@ -87,13 +89,16 @@ class Peering:
     def _page(self, connection: sqlite3.Connection, request: ReadUnsent) -> Page:
         shapes, heads = self.replica.shapes, reading.heads(connection)
         only = _authors_of(connection, None) if request.own_only else None
+        if only is not None:
+            heads = {author: head for author, head in heads.items() if author in only}
+        if not reading.is_anything_above(connection, request.counted):  # as nearly always
+            return Page((), "nothing", heads, _falls(connection))
         writes = reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=request.limit + 1, only=only)
         rest: Literal["nothing", "more", "not ours to relay"] = "more" if len(writes) > request.limit else "nothing"
         kept = _within(writes[: request.limit], request.max_bytes)
         if len(kept) < len(writes):
             rest = "more"
         elif only is not None:
-            heads = {author: head for author, head in heads.items() if author in only}
             others = set(reading.authors(connection)) - only
             if reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=1, only=others):
                 rest = "not ours to relay"
@@ -107,9 +112,12 @@ class Peering:
             own |= {write.stamp.author for write in writes if _introduces(write, self.peer)}
             refusals = [Refusal(w.stamp.author, w.seq, NOT_RELAYED) for w in writes if w.stamp.author not in own]
             writes = [write for write in writes if write.stamp.author in own]
+        author = self.replica.read(lambda connection: _contradicted(connection, writes))
+        if author is not None:
+            self.replica.fork("a peer holds another write under a number that was given here", author=author)
         merged: Merged = self.replica.merge(writes, repair=request.repair)
         refusals += map(_refusal, merged.refused)
-        return Taken(tuple(refusals), tuple(map(_refusal, merged.set_aside)), merged.forked)
+        return Taken(tuple(refusals), tuple(map(_refusal, merged.set_aside)), merged.forked or author is not None)
 
     def _move_heads(self, request: MoveHeads) -> tuple[Refusal, ...] | None:
         heads = request.heads
@@ -135,21 +143,14 @@ class Peering:
             waiting = left
         return refused
 
-    def _observe(self, request: Observe) -> bool:
-        replica, head = self.replica, request.head
-        author, own, tag = replica.read(lambda connection: _own(connection, 0 if head is None else head.seq))
-        if author != request.author:
-            return False
-        seq = 0 if head is None else head.seq
-        if max(seq, request.highest_held) > own:
-            replica.fork("a peer knows a number of this author that was never given here")
-            return True
-        if head is not None and tag != head.tag:
-            replica.fork("a peer knows another commit under a number that was given here")
-            return True
-        if head is not None:
-            replica.acknowledge(self.peer, seq)
-        return False
+    def _observe(self, request: Observe) -> Observed:
+        replica = self.replica
+        heads, author, problem, acknowledged = replica.read(lambda connection: _compare(connection, request, self.peer))
+        if problem is not None:
+            replica.fork(problem, author=author)
+        elif request.record and author in request.heads and request.heads[author].seq > acknowledged:
+            replica.acknowledge(self.peer, request.heads[author].seq, author=author)
+        return Observed(heads, problem is not None)
 
     def _digest(self, connection: sqlite3.Connection) -> DigestRead:
         return DigestRead(reading.heads(connection), reading.held(connection), digests(connection, self.replica.shapes))
@@ -169,13 +170,29 @@ def _falls(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT falls FROM incarnation").fetchone()[0])
 
 
-def _own(connection: sqlite3.Connection, seq: int) -> tuple[bytes, int, bytes | None]:
-    query = (
-        "SELECT incarnation.author, coalesce(heads.seq, 0), commits.tag FROM incarnation "
-        "LEFT JOIN heads ON heads.author = incarnation.author LEFT JOIN commits ON commits.seq = ?"
-    )
-    author, last, tag = connection.execute(query, (seq,)).fetchone()
-    return author, last, tag
+def _compare(connection: sqlite3.Connection, request: Observe, peer: str) -> tuple[dict[bytes, Head], bytes, str | None, int]:
+    """Our heads and author, what is wrong with what the peer knows of it, and what it has acknowledged so far."""
+    heads = reading.heads(connection)
+    (author,) = connection.execute("SELECT author FROM incarnation").fetchone()
+    own, known = heads.get(author, Head(0, b"")), request.heads.get(author, Head(0, b""))
+    if max(known.seq, request.held.get(author, Spans()).highest) > own.seq:
+        return heads, author, "a peer knows a number of this author that was never given here", 0
+    if known.seq and connection.execute("SELECT tag FROM commits WHERE seq = ?", (known.seq,)).fetchone() != (known.tag,):
+        return heads, author, "a peer knows another commit under a number that was given here", 0
+    row = connection.execute("SELECT seq FROM acks WHERE peer = ? AND author = ?", (peer, author)).fetchone()
+    return heads, author, None, 0 if row is None else row[0]
+
+
+def _contradicted(connection: sqlite3.Connection, writes: Sequence[Write]) -> bytes | None:
+    """Our author, if one of these writes bears a number of it under which something else stands here."""
+    (author,) = connection.execute("SELECT author FROM incarnation").fetchone()
+    query = "SELECT tbl, key, register, generation, rank, claim, hlc FROM changes WHERE author = ? AND seq = ?"
+    for write in writes:
+        if write.stamp.author == author:
+            ours = connection.execute(query, (author, write.seq)).fetchone()
+            if ours is not None and ours != (write.table, write.key, write.register, *write.stamp[:4]):
+                return bytes(author)
+    return None
 
 
 def _authors_of(connection: sqlite3.Connection, device: str | None) -> set[bytes]:

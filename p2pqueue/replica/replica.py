@@ -175,18 +175,22 @@ class Replica(Database):
         """Says whether a register's write is here and its signature was checked (or it needs none)."""
         return self.read(lambda connection: is_verified(connection, table, key, register))
 
-    def acknowledge(self, peer: str, seq: int) -> None:
-        """Notes that a peer has everything of the own author up to a number."""
+    def acknowledge(self, peer: str, seq: int, *, author: bytes | None = None) -> None:
+        """Notes that a peer has everything of the own author up to a number; nothing if `author` is no longer that."""
         query = (
             "INSERT INTO acks (peer, author, seq) VALUES (?, ?, ?) ON CONFLICT (peer, author) DO UPDATE SET seq = max(seq, excluded.seq)"
         )
         with self._transaction() as writer:
-            self.connection.execute(query, (peer, writer.author, seq))
+            if author in (None, writer.author):
+                self.connection.execute(query, (peer, writer.author, seq))
 
-    def fork(self, reason: str) -> bytes:
-        """Goes on under a new author, since the old one's numbers are used elsewhere too; gives the new author."""
+    def fork(self, reason: str, *, author: bytes | None = None) -> bytes:
+        """Goes on under a new author, since the old one's numbers are used elsewhere too; gives the new author.
+
+        If `author` is given and no longer the one that writes here, nothing is done: it forked already.
+        """
         with self._transaction() as writer:
-            return self._fork(writer, reason)
+            return self._fork(writer, reason) if author in (None, writer.author) else writer.author
 
     def _fork(self, writer: Writer, reason: str) -> bytes:
         old = writer.author

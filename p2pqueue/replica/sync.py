@@ -34,6 +34,7 @@ from p2pqueue.replica.effects import (
     Merge,
     MoveHeads,
     Observe,
+    Observed,
     Page,
     ReadBucket,
     ReadDigest,
@@ -68,11 +69,10 @@ from p2pqueue.replica.messages import (
     Writes,
 )
 from p2pqueue.replica.offering import Offering
-from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.taking import Taking
-from p2pqueue.replica.write import Head, Write
+from p2pqueue.replica.write import Write
 
-OBSERVE_EVERY = 5.0  # seconds between two records of one peer's acknowledgements: a late one only costs work at a fork
+RECORD_EVERY = 5.0  # seconds between two records of one peer's acknowledgements: a late one only costs work at a fork
 
 
 class Session:
@@ -98,9 +98,8 @@ class Session:
         self._offering = Offering(nonce, self._number, relays=relays, max_writes=max_writes)
         self._mending = Mending(self._number, jitter, now, every=digest_every)
         self._peer: bytes | None = None  # nonce of the peer's session
-        self._observed: tuple[Head | None, int] = (None, 0)
-        self._observe_at = now
-        self._pending_observation: tuple[Head | None, int] | None = None
+        self._unserved: dict[int, Heads] = {}  # by the number of the request that looks at them
+        self._record_at = now
 
     def start(self, now: float) -> list[Effect]:
         """The link is up."""
@@ -122,13 +121,12 @@ class Session:
 
     def tick(self, now: float) -> list[Effect]:
         """Does what is due."""
-        return [*self._taking.advance(now), *self._offering.advance(now), *self._mending.advance(now), *self._observe(now)]
+        return [*self._taking.advance(now), *self._offering.advance(now), *self._mending.advance(now)]
 
     @property
     def due(self) -> float:
         """When `tick` must be called at the latest."""
-        moments = [self._taking.due, self._mending.due, self._offering.due, self._observe_at if self._pending_observation else None]
-        return min(moment for moment in moments if moment is not None)
+        return min(moment for moment in (self._taking.due, self._mending.due, self._offering.due) if moment is not None)
 
     # --- messages ---
 
@@ -167,12 +165,21 @@ class Session:
             self._peer = message.round.session
         elif message.serving is None and self._taking.round is not None and self._taking.is_old(now):
             effects += self._taking.open(now)  # our heads were lost
-        self._offering.serve(message)
-        state = self._taking.state
-        if state is not None:
-            effects += self._mending.compare(state.heads, message.heads, now)
-            self._note(state, message)
-        return effects
+        # Looked at before it is served: once our writes have raised the peer's head, no trace of a fork is left there.
+        request = Observe(self._number(), message.heads, message.held, now >= self._record_at)
+        self._unserved[request.number] = message
+        if request.record:
+            self._record_at = now + RECORD_EVERY
+        return [*effects, request]
+
+    def _observed(self, request: Observe, observed: Observed, now: float) -> list[Effect]:
+        message = self._unserved.pop(request.number)
+        effects: list[Effect] = []
+        if observed.forked:
+            effects += [Report("fork", "a peer knows what was never written here"), *self._taking.open(now)]
+        if message.round.session == self._peer:
+            self._offering.serve(message)
+        return [*effects, *self._mending.compare(observed.heads, message.heads, now)]
 
     # --- answers ---
 
@@ -189,7 +196,7 @@ class Session:
                 offering.committed(now, local=False)
                 return taking.moved(request, cast("tuple[Refusal, ...] | None", answer), now)
             case Observe():
-                return [Report("fork", request.author.hex()), *taking.open(now)] if answer else []
+                return self._observed(request, cast(Observed, answer), now)
             case Recheck():
                 offering.committed(now, local=True)
             case ReadRows():
@@ -212,26 +219,6 @@ class Session:
         if taken.forked:
             effects += [Report("fork", "a write of our own author that isn't ours"), *self._taking.open(now)]
         return effects
-
-    # --- forks ---
-
-    def _note(self, state: State, message: Heads) -> None:
-        head = message.heads.get(state.author)
-        highest = message.held.get(state.author, Spans()).highest
-        if head is None and not highest:
-            return
-        if (head, highest) != self._observed:
-            self._pending_observation = (head, highest)
-            known = state.heads.get(state.author, Head(0, b""))
-            if highest > known.seq or (head is not None and (head.seq > known.seq or (head.seq == known.seq and head != known))):
-                self._observe_at = 0.0  # perhaps a fork: look at once
-
-    def _observe(self, now: float) -> list[Effect]:
-        if self._pending_observation is None or now < self._observe_at or self._taking.state is None:
-            return []
-        self._observed, self._pending_observation = self._pending_observation, None
-        self._observe_at = now + OBSERVE_EVERY
-        return [Observe(self._number(), self._taking.state.author, *self._observed)]
 
     def _number(self) -> int:
         self._last_number += 1

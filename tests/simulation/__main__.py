@@ -16,11 +16,12 @@ def main() -> int:
     parser.add_argument("seed", nargs="?", type=int, help="run this seed alone, and shrink it if it fails")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--start", type=int, default=0, help="the first")
+    parser.add_argument("--stop-after", type=int, default=10, help="failures")
     parser.add_argument("--no-shrink", action="store_true")
     arguments = parser.parse_args()
     if arguments.seed is not None:
         return _one(arguments.seed, shrinks=not arguments.no_shrink)
-    return _many(range(arguments.start, arguments.start + arguments.seeds))
+    return _many(range(arguments.start, arguments.start + arguments.seeds), arguments.stop_after)
 
 
 def _one(seed: int, *, shrinks: bool) -> int:
@@ -36,18 +37,20 @@ def _one(seed: int, *, shrinks: bool) -> int:
     return 1
 
 
-def _many(seeds: range) -> int:
+def _many(seeds: range, stop_after: int) -> int:
     met: Counter[str] = Counter()
     failed = []
     began = time.monotonic()
     longest = 0.0
     for seed in seeds:
         outcome = run_seed(seed)
-        met.update({marker: 1 for marker in outcome.met})
+        met.update(dict.fromkeys(outcome.met, 1))
         longest = max(longest, outcome.settled_after)
         if outcome.problem is not None:
             failed.append(seed)
             print(f"seed {seed} fails {outcome.problem}", flush=True)
+            if len(failed) == stop_after:
+                break
     print(f"{len(seeds)} seeds in {time.monotonic() - began:.1f} s; longest settling {longest:.0f} s; failed: {failed}")
     for marker, count in sorted(met.items()):
         print(f"{count:6} seeds met: {marker}")
