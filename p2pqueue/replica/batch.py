@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from p2pqueue import wire
 from p2pqueue.clock import COUNTER_BITS
-from p2pqueue.replica.counting import counting
+from p2pqueue.replica.counting import recount, statuses
 from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, INSERT_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape
@@ -163,8 +163,13 @@ class Batch:
 
     def apply(self) -> int:
         """Writes the winners; gives how many there were."""
-        with counting(self.connection, self.shape, self.keys, fresh=not self._here):
+        keys = self.keys
+        if not keys or not self.shape.table.counted:
             return self._apply()
+        before = statuses(self.connection, self.shape, keys) if self._here else []
+        number = self._apply()
+        recount(self.connection, self.shape, before, statuses(self.connection, self.shape, keys))
+        return number
 
     def _apply(self) -> int:
         execute = self.connection.execute

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from p2pqueue.replica.statements import Shape
 
 _ADD = "INSERT INTO counts (tbl, status, n) VALUES (?, ?, ?) ON CONFLICT (tbl, status) DO UPDATE SET n = n + excluded.n"
+
+Statuses = list[tuple[str]]
 
 
 @contextmanager
@@ -22,18 +23,28 @@ def counting(connection: sqlite3.Connection, shape: Shape, keys: Collection[str]
     if not shape.table.counted or not keys:
         yield
         return
-    before = Counter[str]() if fresh else _statuses(connection, shape, keys)
+    listed = list(keys)
+    before = [] if fresh else statuses(connection, shape, listed)
     yield
-    after = _statuses(connection, shape, keys)
-    after.subtract(before)
-    for status, difference in after.items():
-        if difference:
-            connection.execute(_ADD, (shape.name, status, difference))
+    recount(connection, shape, before, statuses(connection, shape, listed))
 
 
-def _statuses(connection: sqlite3.Connection, shape: Shape, keys: Collection[str]) -> Counter[str]:
+def statuses(connection: sqlite3.Connection, shape: Shape, keys: Sequence[str]) -> Statuses:
+    """The status of each of these rows that is live."""
     if len(keys) == 1:
-        rows = connection.execute(shape.select_status, tuple(keys))
-    else:
-        rows = connection.execute(shape.select_statuses, (json.dumps(list(keys)),))
-    return Counter(status for (status,) in rows)
+        return connection.execute(shape.select_status, (keys[0],)).fetchall()
+    return connection.execute(shape.select_statuses, (json.dumps(keys),)).fetchall()
+
+
+def recount(connection: sqlite3.Connection, shape: Shape, before: Statuses, after: Statuses) -> None:
+    """Moves the counters by what became of some rows."""
+    if before == after:
+        return
+    difference: dict[str, int] = {}
+    for (status,) in after:
+        difference[status] = difference.get(status, 0) + 1
+    for (status,) in before:
+        difference[status] = difference.get(status, 0) - 1
+    for status, number in difference.items():
+        if number:
+            connection.execute(_ADD, (shape.name, status, number))
