@@ -139,7 +139,7 @@ def _print_job(invocation: Invocation, job_id: str, *, whole: bool) -> None:
     if not whole:
         output.line(job_id)
         return
-    from p2pqueue.cli.job_shape import job_document
+    from p2pqueue.cli.job_shape import job_document, why_waits
     from p2pqueue.jobs import rows
 
     with reading(invocation.home) as connection:
@@ -147,7 +147,7 @@ def _print_job(invocation: Invocation, job_id: str, *, whole: bool) -> None:
         if row is None:
             output.document({"id": job_id, "deleted": True})
             return
-        why = rows.why(connection, row, node_running=node_pid(invocation.home) is not None)
+        why = why_waits(connection, row, node_running=node_pid(invocation.home) is not None)
         output.document(job_document(connection, row, why=why))
 
 

@@ -77,6 +77,7 @@ class _Painter:
         self._moves = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb") and (err or not invocation.json)
         self._silent = err and (invocation.quiet or not self._moves)
         self._drawn = 0
+        self._lines: dict[str, str] = {}  # what was printed last, by job
 
     def show(self, before: list[JobRow | None], found: list[JobRow | None]) -> None:
         """Draws the rows that changed."""
@@ -90,8 +91,9 @@ class _Painter:
                 continue
             if self._invocation.json:
                 self._document(row)
-            else:
-                click.echo(_line(row))
+            elif self._lines.get(row.id) != (line := _line(row)):
+                self._lines[row.id] = line
+                click.echo(line)
         sys.stdout.flush()
 
     def end(self) -> None:
@@ -107,17 +109,16 @@ class _Painter:
         self._drawn = sum(row is not None for row in found)
 
     def _document(self, row: JobRow) -> None:
-        from p2pqueue.cli.job_shape import job_document
-        from p2pqueue.jobs import rows
+        from p2pqueue.cli.job_shape import job_document, why_waits
 
         with reading(self._invocation.home) as connection:
-            why = rows.why(connection, row, node_running=node_pid(self._invocation.home) is not None)
+            why = why_waits(connection, row, node_running=node_pid(self._invocation.home) is not None)
             output.document(job_document(connection, row, why=why))
 
 
 def _line(row: JobRow) -> str:
     name = plain(row.title or row.task)
-    tail = row.error if row.status == "failed" else row.phase if row.status == "running" else ""
+    tail = row.error if row.status == "failed" else row.phase if row.status == "running" and row.phase != "Queued" else ""
     where = f" on {row.worker_label}" if row.worker_label and row.status == "running" else ""
     return f"{row.id[:13]}  {row.status:<9}  {output.bar(row.progress)}  {name}{plain(where)}  {plain(tail or '')}".rstrip()
 

@@ -33,6 +33,18 @@ def job_document(connection: sqlite3.Connection, row: JobRow, *, why: str | None
     return document
 
 
+def why_waits(connection: sqlite3.Connection, row: JobRow, *, node_running: bool) -> str | None:
+    """Why the job does not go on now, in one sentence; None where it runs or has ended."""
+    if row.status == "running" and not node_running and row.worker_id == _this_device(connection):
+        return "the node that ran it is gone: it goes on when one starts here, with `p2pqueue run`"
+    return rows.why(connection, row, node_running=node_running)
+
+
+def _this_device(connection: sqlite3.Connection) -> str | None:
+    found = connection.execute("SELECT device FROM authors WHERE author = (SELECT lower(hex(author)) FROM incarnation)").fetchone()
+    return found[0] if found else None
+
+
 def run_document(run: RunRow) -> dict[str, Any]:
     """An attempt as JSON."""
     document = {name: _value(name, getattr(run, name)) for name in _RUN_FIELDS}

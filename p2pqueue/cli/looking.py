@@ -72,12 +72,12 @@ def _changes(connection: sqlite3.Connection, *, redraw: bool) -> Iterator[None]:
 
 
 def _show_list(invocation: Invocation, connection: sqlite3.Connection, wanted: Any, *, again: bool = False) -> None:
-    from p2pqueue.cli.job_shape import SCHEMA, job_document
+    from p2pqueue.cli.job_shape import SCHEMA, job_document, why_waits
     from p2pqueue.jobs import rows
 
     found = rows.select(connection, wanted)
     running = node_pid(invocation.home) is not None
-    reasons = {row.id: rows.why(connection, row, node_running=running) for row in found}
+    reasons = {row.id: why_waits(connection, row, node_running=running) for row in found}
     if invocation.json:
         output.document({"schema": SCHEMA, "jobs": [job_document(connection, row, why=reasons[row.id]) for row in found]})
         return
@@ -116,7 +116,7 @@ def _table(connection: sqlite3.Connection, found: list[Any], reasons: dict[str, 
 
 
 def _note(row: Any, why: str | None) -> str:
-    if row.status == "running":
+    if row.status == "running" and why is None:
         return row.phase if row.phase and row.phase != "Queued" else ""  # until its first beat a job's phase is that
     if row.status == "failed":
         return row.error or ""

@@ -35,13 +35,13 @@ _LONGEST_VALUE = 400  # characters of an argument or a result that `show` prints
 @pass_invocation
 def show_command(invocation: Invocation, job: str) -> None:
     """Shows one job."""
-    from p2pqueue.cli.job_shape import job_document, jsonable, run_document, unpacked
+    from p2pqueue.cli.job_shape import job_document, jsonable, run_document, unpacked, why_waits
     from p2pqueue.jobs import rows
 
     with reading(invocation.home) as connection:
         row = rows.find(connection, job)
         runs = rows.runs_of(connection, row.id)
-        why = rows.why(connection, row, node_running=node_pid(invocation.home) is not None)
+        why = why_waits(connection, row, node_running=node_pid(invocation.home) is not None)
         args, options = (unpacked(packed) for packed in rows.spec_of(connection, row.id))
         document = job_document(connection, row, why=why)
     document |= {
@@ -65,7 +65,8 @@ def timeline(row: JobRow, runs: list[RunRow]) -> list[tuple[int, str]]:
             events.append((run.ended_at, f"attempt {run.attempt} {run.status}{f': {run.error}' if run.error else ''}"))
     if row.status == "queued" and row.retry_at:
         events.append((row.retry_at, "runs again"))
-    if row.finished_at is not None and row.ended:
+    told = any(run.status == row.status and run.ended_at == row.finished_at for run in runs)
+    if row.finished_at is not None and row.ended and not told:
         events.append((row.finished_at, row.status))
     return sorted(events, key=lambda event: event[0])
 
@@ -80,11 +81,16 @@ def _job_lines(row: JobRow, runs: list[RunRow], document: dict[str, Any]) -> lis
     lines += ["", output.colored("Timeline", None, bold=True)]
     lines += [f"  {quantities.local_time(at)}  {plain(what)}" for at, what in timeline(row, runs)]
     if document["result"] is not None:
-        lines += ["", output.colored("Result", None, bold=True), f"  {_value(document['result'])}"]
+        lines += ["", output.colored("Result", None, bold=True), f"  {_value(document['result'])}", *_advice(row, document)]
     trace = next((run.traceback for run in reversed(runs) if run.traceback), None)
     if row.status == "failed" and trace:
         lines += ["", output.colored("Traceback", None, bold=True), plain(trace, lines=True).rstrip()]
     return lines
+
+
+def _advice(row: JobRow, document: dict[str, Any]) -> list[str]:
+    has_file = any(run["output_manifest"] for run in document["attempts"])
+    return [f"  p2pqueue result {row.id} -o PATH saves what it made"] if has_file else []
 
 
 def _facts(row: JobRow, document: dict[str, Any]) -> list[tuple[str, str]]:
@@ -130,6 +136,8 @@ def _attempts(runs: list[RunRow]) -> list[str]:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, dict) and list(value) == ["__file__"]:
+        return "a file"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return plain(text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…")
 

@@ -223,6 +223,8 @@ def test_a_job_of_a_killed_node_is_taken_up_by_the_next(p2p: CommandLine) -> Non
         node.process.kill()
         node.process.wait()
     assert p2p("status", "--json").json["node"]["running"] is False
+    assert "is gone" in p2p("show", job_id, "--json").json["why"]
+    assert "is gone" in p2p("list").out
     with p2p.node():
         p2p("watch", job_id)
     shown = p2p("show", job_id, "--json").json
