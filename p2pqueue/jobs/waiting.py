@@ -40,6 +40,11 @@ EXEC_TASK = "exec"
 
 def unfit(demand: Demand, ability: Ability) -> str | None:
     """The reason why this worker can't run the job, or None where it can."""
+    return lacking(demand, ability) or _too_large(demand, ability) or (None if demand.input_ready else "its input is on another device")
+
+
+def lacking(demand: Demand, ability: Ability) -> str | None:
+    """What this worker lacks for the job, whatever its input: the task, the leave to run programs, or a tag."""
     if demand.task == EXEC_TASK or demand.task in ability.exec_tasks:
         if not ability.allow_exec:
             return f"{ability.label} runs no programs: start its node with --allow-exec"
@@ -48,7 +53,7 @@ def unfit(demand: Demand, ability: Ability) -> str | None:
     missing = (demand.needs | ability.needs_by_task.get(demand.task, frozenset())) - ability.tags - ability.programs
     if missing:
         return f"{ability.label} lacks {', '.join(sorted(missing))}"
-    return _too_large(demand, ability) or (None if demand.input_ready else "its input is on another device")
+    return None
 
 
 def _too_large(demand: Demand, ability: Ability) -> str | None:

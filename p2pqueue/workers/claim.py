@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p2pqueue.jobs.waiting import Ability, Demand, unfit
+from p2pqueue.jobs.waiting import Ability, Demand, lacking, unfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +15,10 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The worker leaves the job queued, and why."""
+    """The worker leaves the job queued, and why; `lasting` as long as its node runs and the job's spec stands."""
 
     reason: str
+    lasting: bool = False
 
 
 Verdict = Take | Leave
@@ -27,4 +28,4 @@ _TAKE = Take()
 def judge(demand: Demand, ability: Ability) -> Verdict:
     """Says whether this worker may claim a job of that demand now."""
     reason = unfit(demand, ability)
-    return _TAKE if reason is None else Leave(reason)
+    return _TAKE if reason is None else Leave(reason, lasting=lacking(demand, ability) is not None)

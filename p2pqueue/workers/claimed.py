@@ -70,6 +70,7 @@ class Ending:
     traceback: str | None = None
     log_tail: str | None = None
     retry_at: int | None = None
+    checkpoint: bytes | None = None  # from which the job goes on, where the handler gave it back
     duration: float | None = None  # by the monotonic clock of the worker
 
 

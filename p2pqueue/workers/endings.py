@@ -28,7 +28,7 @@ def ending_of(
     if isinstance(outcome, Stopped):
         return Ending(job, _STOPPED[outcome.why], error=_WORDS[outcome.why], **known)
     if isinstance(outcome, Continued):
-        return Ending(job, "released", **known)
+        return Ending(job, "released", checkpoint=outcome.state, **known)
     if isinstance(outcome, Crashed):
         return Ending(job, "crashed", error=outcome.reason, log_tail=outcome.log_tail, **known)
     return _failure(job, outcome, task, now, random, known)

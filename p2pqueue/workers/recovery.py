@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
+from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Transition
 from p2pqueue.jobs.ledger import put_state
+from p2pqueue.jobs.waiting import EXEC_TASK
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers.begun import kept, write_begun
 from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS
+from p2pqueue.workers.settle import look_anew
 from p2pqueue.workers.states import states_of
 
 
@@ -20,6 +23,7 @@ def recover(writer: Writer, max_attempts: dict[str, int]) -> list[str]:
     Their runs end as lost. Gives the ids.
     """
     write_begun(writer, kept(writer.connection))
+    look_anew(writer)
     query = (
         "SELECT id, task, coalesce(held, 0), max_attempts FROM jobs "
         "WHERE status IN ('running', 'paused') AND state_status = 'running' AND worker_id = ? AND live = 1"  # jobs_by_status
@@ -38,16 +42,20 @@ def recover(writer: Writer, max_attempts: dict[str, int]) -> list[str]:
 
 
 def fail_unknown(writer: Writer, known: Collection[str], older_than_ms: int) -> int:
-    """Fails queued jobs of tasks that no device knows, enqueued more than `older_than_ms` ago; gives how many."""
+    """Fails jobs of tasks that no device knows, queued and due for more than `older_than_ms`; gives how many.
+
+    Known is what this node has, and what an earlier node of this home had.
+    """
     query = (
-        "SELECT id, coalesce(held, 0), task FROM jobs WHERE status = 'queued' AND live = 1 AND created_at < ? "
-        "AND task NOT IN (SELECT value FROM json_each(?)) LIMIT 1000"  # jobs_by_status
+        "SELECT id, task FROM jobs WHERE status = 'queued' AND live = 1 "  # jobs_by_status
+        f"AND max(created_at, due_at, coalesce(state_hlc, 0) >> {COUNTER_BITS}) < ? "
+        "AND task NOT IN (SELECT value FROM json_each(?)) AND task NOT IN (SELECT name FROM tasks) LIMIT 1000"
     )
-    rows = writer.connection.execute(query, (writer.now - older_than_ms, json.dumps([*known, "exec"]))).fetchall()
-    states = states_of(writer.connection, [row[0] for row in rows])
+    rows = writer.connection.execute(query, (writer.now - older_than_ms, json.dumps([*known, EXEC_TASK]))).fetchall()
+    states = states_of(writer.connection, [job_id for job_id, _ in rows])
     puts = []
-    for job_id, held, task in rows:
-        step = lattice.give_up(states[job_id], now=writer.now, held=bool(held), reason=f"unknown task: no device has {task!r}")
+    for job_id, task in rows:
+        step = lattice.give_up(states[job_id], now=writer.now, reason=f"unknown task: no device has {task!r}")
         if isinstance(step, Transition):
             puts.append(put_state(job_id, step))
     writer.put_many("jobs", puts)

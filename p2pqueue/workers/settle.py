@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from p2pqueue.jobs import job as lattice
@@ -21,7 +21,8 @@ from p2pqueue.workers.claim import Leave, judge
 from p2pqueue.workers.claimed import CRASHED, DEFAULT_ATTEMPTS, ClaimedJob, Ending, How, Taker
 from p2pqueue.workers.states import states_of
 
-SCAN_LIMIT = 2_000  # rows looked at in one claim: what a worker can't take must not make claiming slow
+SCAN_LIMIT = 2_000  # rows looked at in one go: what a worker can't take must not make claiming slow
+_LATER, _NOT_HERE = 0, 2  # values of the column `ready`, by which rows leave the index of what can be claimed now
 
 
 def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) -> list[ClaimedJob]:
@@ -40,6 +41,11 @@ def wake_due(writer: Writer) -> None:
         "UPDATE jobs INDEXED BY jobs_later SET ready = 1 WHERE ready = 0 AND status = 'queued' AND live = 1 AND due_at <= ?",
         (writer.now,),
     )
+
+
+def look_anew(writer: Writer) -> None:
+    """Brings back the jobs that an earlier node of this device could not do: this one may."""
+    writer.connection.execute("UPDATE jobs SET ready = 1 WHERE status = 'queued' AND ready = ?", (_NOT_HERE,))  # jobs_by_status
 
 
 def next_due(connection: sqlite3.Connection) -> int | None:
@@ -65,9 +71,12 @@ def checkpoint(writer: Writer, job: ClaimedJob, state: bytes) -> bool:
     found = states_of(writer.connection, [job.job_id]).get(job.job_id)
     if found is None or lattice.check_holder(found, job.holder) is not None:
         return False
-    put = Put(job.job_id, "checkpoint", (state,), generation=job.holder.generation, claim=job.holder.claim)
-    writer.put_many("jobs", [put])
+    writer.put_many("jobs", [_checkpoint(job, state)])
     return True
+
+
+def _checkpoint(job: ClaimedJob, state: bytes) -> Put:
+    return Put(job.job_id, "checkpoint", (state,), generation=job.holder.generation, claim=job.holder.claim)
 
 
 # -- ending ---------------------------------------------------------------------------------------------------
@@ -76,6 +85,7 @@ def checkpoint(writer: Writer, job: ClaimedJob, state: bytes) -> bool:
 def _end(writer: Writer, endings: Sequence[Ending]) -> None:
     jobs: list[Put] = []
     runs: list[Put] = []
+    checkpoints: list[Put] = []
     states = states_of(writer.connection, [ending.job.job_id for ending in endings])
     for ending in endings:
         state, job = states.get(ending.job.job_id), ending.job
@@ -86,9 +96,13 @@ def _end(writer: Writer, endings: Sequence[Ending]) -> None:
             decision = _step(writer, held or state, ending)
         if isinstance(decision, Transition):
             jobs.append(put_state(ending.job.job_id, decision))
+            if ending.checkpoint is not None:
+                checkpoints.append(_checkpoint(job, ending.checkpoint))
         runs.append(_ended_run(writer, ending, decision))
     if jobs:
         writer.put_known("jobs", "state", jobs)
+    if checkpoints:
+        writer.put_many("jobs", checkpoints)
     writer.put_known("runs", "run", runs, new=True)
 
 
@@ -110,9 +124,12 @@ def _step(writer: Writer, state: JobState, ending: Ending) -> Transition | Refus
 
 
 def _crashed_before(connection: sqlite3.Connection, job: ClaimedJob) -> bool:
-    query = "SELECT metadata FROM runs WHERE id > ? AND id < ? AND attempt < ? ORDER BY started_at DESC LIMIT 1"
+    query = (
+        "SELECT metadata FROM runs WHERE id > ? AND id < ? AND attempt < ? "
+        "ORDER BY CAST(substr(id, ?) AS INTEGER) DESC LIMIT 1"  # by the number of the claim, which begins there
+    )
     generation = f"{job.job_id}/{job.holder.generation}"
-    row = connection.execute(query, (f"{generation}/", f"{generation}0", job.attempt)).fetchone()
+    row = connection.execute(query, (f"{generation}/", f"{generation}0", job.attempt, len(generation) + 2)).fetchone()
     return row is not None and row[0] == CRASHED
 
 
@@ -148,26 +165,52 @@ CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attemp
 
 def _claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
     claimed: list[ClaimedJob] = []
-    steps: list[Put] = []
+    steps: dict[str, Put] = {}
+    skip: Collection[str] = taker.skip
+    while True:
+        aside, seen = _scan(writer, taker, slots, claimed, steps, skip)
+        if aside:
+            writer.connection.executemany("UPDATE jobs SET ready = ? WHERE id = ?", aside)
+        if not aside or seen < SCAN_LIMIT or len(claimed) == slots:
+            break
+        skip = {*taker.skip, *steps, *(job.job_id for job in claimed)}  # their rows don't tell yet
+    if steps:
+        writer.put_known("jobs", "state", list(steps.values()))
+    if claimed:
+        begun.keep(writer.connection, [*taker.begun, *(begun.begun(job, writer.author) for job in claimed)])
+    return claimed
+
+
+def _scan(
+    writer: Writer, taker: Taker, slots: int, claimed: list[ClaimedJob], steps: dict[str, Put], skip: Collection[str]
+) -> tuple[list[tuple[int, str]], int]:
+    """Claims from one go through the index; gives the rows that leave it, and how many were looked at."""
+    aside: list[tuple[int, str]] = []
+    seen, now = 0, writer.now
     cursor = writer.connection.execute(CANDIDATES)
     for row in cursor:
-        if row[0] in taker.skip or isinstance(judge(_demand(writer.connection, row), taker.ability), Leave):
+        seen += 1
+        if row[0] in skip:
             continue
-        state, now = JobState(*row[15:27]), writer.now
+        if row[27] > now:  # the clock was set back since the row was written
+            aside.append((_LATER, row[0]))
+            continue
+        verdict = judge(_demand(writer.connection, row), taker.ability)
+        if isinstance(verdict, Leave):
+            if verdict.lasting:
+                aside.append((_NOT_HERE, row[0]))
+            continue
+        state = JobState(*row[15:27])
         limit = row[7] or taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
         step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=now, due_at=row[27])
         if isinstance(step, Transition):
             claimed.append(_claimed(row, step.state, limit, now))
         elif isinstance(step := lattice.exhausted(state, max_attempts=limit, now=now), Transition):
-            steps.append(put_state(row[0], step))
+            steps[row[0]] = put_state(row[0], step)
         if len(claimed) == slots:
             break
     cursor.close()
-    if steps:
-        writer.put_known("jobs", "state", steps)
-    if claimed:
-        begun.keep(writer.connection, [*taker.begun, *(begun.begun(job, writer.author) for job in claimed)])
-    return claimed
+    return aside, seen
 
 
 _NO_NEEDS: frozenset[str] = frozenset()

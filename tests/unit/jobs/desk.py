@@ -141,6 +141,10 @@ class Desk:
         self.end(job, how, **more)
         return job.job_id
 
+    def run_after_enqueue(self, how: How = "succeeded", **more: Any) -> str:
+        self.enqueue()
+        return self.run(how, **more)
+
     def checkpoint(self, job: ClaimedJob, state: bytes) -> bool:
         return self.write(lambda writer: transactions.checkpoint(writer, job, state))
 
