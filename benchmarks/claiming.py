@@ -74,6 +74,11 @@ def _look(database: Path) -> Sample:
     return Sample.of(times)
 
 
+def finished(replica: Replica, count: int) -> None:
+    """Writes so many jobs that have succeeded."""
+    _fill(replica, count, status="succeeded")
+
+
 def _fill(replica: Replica, count: int, *, status: str | None = None, run_in: int = 0, priority: int = 0) -> None:
     for size in _batches(count):
         replica.write(lambda writer, size=size: writer.put_many("jobs", list(_puts(writer, size, status, run_in, priority))))

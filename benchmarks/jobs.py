@@ -17,7 +17,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import claiming, draining, enqueueing, footprint, large, starting
+from benchmarks import claiming, draining, enqueueing, footprint, large, merging, starting
 from benchmarks.figure import Figure, Target, as_json, load_targets, table, verdict
 from benchmarks.own.contender import P2PQueue
 from benchmarks.peers.contender import Contender
@@ -66,17 +66,11 @@ def _section(name: str, folder: Path, effort: Effort, peers: Mapping[str, Conten
         "starting": lambda: starting.figures(folder, peers, targets, count=effort.starts),
         "draining": lambda: draining.figures(folder, peers, targets, rounds=1 if effort.quick else 3, count=effort.jobs),
         "claiming": lambda: claiming.figures(folder, targets, sizes=effort.sizes),
-        "merging": lambda: _merging(folder, targets, effort),
+        "merging": lambda: merging.figures(folder, targets, rounds=effort.rounds, jobs=5_000 if effort.quick else 25_000),
         "footprint": lambda: footprint.figures(folder, targets, starts=7 if effort.quick else 21),
         "large": lambda: large.figures(folder, targets, size=(1 if effort.quick else 8) << 30),
     }
     return measures[name]()
-
-
-def _merging(folder: Path, targets: Mapping[str, Target], effort: Effort) -> list[Figure]:
-    from benchmarks import replication
-
-    raise NotImplementedError(replication)
 
 
 def _made(folder: Path) -> Path:
