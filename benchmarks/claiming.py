@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.figure import Figure, Sample, Target
@@ -81,7 +82,11 @@ def finished(replica: Replica, count: int) -> None:
 
 def _fill(replica: Replica, count: int, *, status: str | None = None, run_in: int = 0, priority: int = 0) -> None:
     for size in _batches(count):
-        replica.write(lambda writer, size=size: writer.put_many("jobs", list(_puts(writer, size, status, run_in, priority))))
+        replica.write(partial(_put, size, status, run_in, priority))
+
+
+def _put(count: int, status: str | None, run_in: int, priority: int, writer: Writer) -> None:
+    writer.put_many("jobs", list(_puts(writer, count, status, run_in, priority)))
 
 
 def _batches(count: int) -> Iterator[int]:
