@@ -68,7 +68,7 @@ from p2pqueue.replica.messages import (
     Rows,
     Writes,
 )
-from p2pqueue.replica.offering import Offering
+from p2pqueue.replica.offering import MAX_ASKED, Offering
 from p2pqueue.replica.taking import Taking
 from p2pqueue.replica.write import Write
 
@@ -99,6 +99,7 @@ class Session:
         self._mending = Mending(self._number, jitter, now, every=digest_every)
         self._peer: bytes | None = None  # nonce of the peer's session
         self._unserved: dict[int, Heads] = {}  # by the number of the request that looks at them
+        self._early: list[Rows] = []  # asked in rounds that are not served yet
         self._record_at = now
 
     def start(self, now: float) -> list[Effect]:
@@ -150,6 +151,8 @@ class Session:
                 if message.round == taking.round:
                     return taking.open(now)
             case Rows():
+                if any(heads.round == message.round for heads in self._unserved.values()):
+                    self._early = [*self._early[-MAX_ASKED:], message]
                 offering.asked(message.round, message.rows)
             case Ended():
                 return taking.ended(message, now)
@@ -179,6 +182,9 @@ class Session:
             effects += [Report("fork", "a peer knows what was never written here"), *self._taking.open(now)]
         if message.round.session == self._peer:
             self._offering.serve(message)
+            for early in self._early:
+                self._offering.asked(early.round, early.rows)
+            self._early = [early for early in self._early if early.round != message.round]
         return [*effects, *self._mending.compare(observed.heads, message.heads, now)]
 
     # --- answers ---

@@ -10,6 +10,7 @@ from p2pqueue.replica.stamp import Stamp
 from tests.simulation.device import Device
 
 _CHANGES = "SELECT tbl, key, register, generation, rank, claim, hlc, author, seq FROM changes"
+_UNVERIFIED = _CHANGES + " WHERE NOT verified"
 _VERIFIED = _CHANGES + " WHERE verified"  # a first write whose signature was not checked yet counts for nothing
 Register = tuple[str, str, str]
 Dropped = dict[tuple[str, str], int]  # the last life of rows that were dropped somewhere
@@ -85,7 +86,8 @@ def contents(device: Device, dropped: Dropped, *, rows_only: bool = False) -> di
     replica = device.replica
     found: dict[Any, Any] = {}
     lives: dict[tuple[str, str], int] = {}
-    changes = replica.read(lambda connection: connection.execute(_CHANGES).fetchall())
+    unchecked = {row[:2] for row in replica.read(lambda connection: connection.execute(_UNVERIFIED).fetchall())}
+    changes = [row for row in replica.read(lambda connection: connection.execute(_VERIFIED).fetchall()) if row[:2] not in unchecked]
     born = {(row[0], row[1]) for row in changes if row[0] in replica.shapes and row[2] == replica.shapes[row[0]].creating}
     for row in changes:
         stamp = Stamp(*row[3:8])
