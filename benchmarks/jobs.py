@@ -43,11 +43,11 @@ class Effort:
 
     @property
     def starts(self) -> int:
-        return 40 if self.quick else 300
+        return 25 if self.quick else 300
 
     @property
     def sizes(self) -> claiming.Sizes:
-        return claiming.Sizes(40_000, 10_000, 5_000, 8_000) if self.quick else claiming.Sizes()
+        return claiming.Sizes(20_000, 5_000, 5_000, 8_000) if self.quick else claiming.Sizes()
 
 
 def measure(folder: Path, effort: Effort, sections: frozenset[str]) -> Iterator[Figure]:
@@ -67,7 +67,7 @@ def _section(name: str, folder: Path, effort: Effort, peers: Mapping[str, Conten
         "draining": lambda: draining.figures(folder, peers, targets, rounds=1 if effort.quick else 3, count=effort.jobs),
         "claiming": lambda: claiming.figures(folder, targets, sizes=effort.sizes),
         "merging": lambda: merging.figures(folder, targets, rounds=effort.rounds, jobs=5_000 if effort.quick else 25_000),
-        "footprint": lambda: footprint.figures(folder, targets, starts=7 if effort.quick else 21),
+        "footprint": lambda: footprint.figures(folder, targets, starts=5 if effort.quick else 21),
         "large": lambda: large.figures(folder, targets, size=(1 if effort.quick else 8) << 30),
     }
     return measures[name]()
