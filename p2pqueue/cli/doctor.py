@@ -125,15 +125,16 @@ def _settings(home: Home) -> Iterator[Finding]:
 
 def _database(home: Home) -> Iterator[Finding]:
     from p2pqueue.cli.opening import open_reader
-    from p2pqueue.errors import NotInitialised, P2PQueueError
+    from p2pqueue.errors import DiskFull, NotInitialised, P2PQueueError, ReadOnlyHome
 
     mend = "stop the node, and restore a backup into a new home: `p2pqueue --home DIR restore PATH`"
+    world = "see what is said of `disk` and `writing`"
     try:
         connection = open_reader(home)
     except NotInitialised:
         return  # told already
     except (P2PQueueError, sqlite3.Error, OSError) as error:
-        yield Finding("database", "wrong", str(error), mend)
+        yield Finding("database", "wrong", str(error), world if isinstance(error, (DiskFull, ReadOnlyHome)) else mend)
         return
     try:
         problems = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]

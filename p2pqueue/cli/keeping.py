@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
     if path.exists() and not force:
         raise edge.Refusal(f"{path} is there already; choose another name, or add --force")
     exported = wire.pack(export_space(load(invocation.home)))
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
     try:
         with words():
             backup(invocation.home.replica_file, part)
@@ -89,7 +89,8 @@ def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
         os.replace(part, path)
         sync_dir(path.absolute().parent)
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
     size = path.stat().st_size
     invocation.result({"schema": 1, "path": str(path), "size": size}, lambda: [plain(path)])
     invocation.say(f"{quantities.bytes_text(size)}; it holds the keys of the space: keep it private")

@@ -5,13 +5,18 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from p2pqueue.errors import DamagedHome, NotInitialised
+from p2pqueue.errors import DamagedHome, NewerDatabase, NotInitialised
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from p2pqueue.home import Home
     from p2pqueue.identity.keys import Identity
     from p2pqueue.replica.replica import Replica
     from p2pqueue.replica.store import Store
+
+BUSY_WAIT = 10.0  # seconds that a reader waits for whoever just mends or closes the database
+KNOWN_VERSION = 1  # that of `replica.migrations`, whose import would cost each command more than its whole query
 
 
 def open_replica(home: Home, identity: Identity) -> Replica:
@@ -35,14 +40,37 @@ async def open_store(home: Home, identity: Identity) -> Store:
 def open_reader(home: Home) -> sqlite3.Connection:
     """A connection that only reads the replica of a home; needs no keys and imports nothing heavy.
 
-    Raises `NotInitialised` and `DamagedHome`.
+    Raises `NotInitialised`, `NewerDatabase`, and what is wrong with disk or file in words.
     """
-    if not home.replica_file.exists():
+    path = home.replica_file
+    if not path.exists():
         raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`, or `p2pqueue join CODE`")
     try:
-        connection = sqlite3.connect(f"{home.replica_file.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0, isolation_level=None)
-        connection.execute("PRAGMA query_only = 1")
-        connection.execute("SELECT 1 FROM jobs LIMIT 1")
+        try:
+            return _connect(path, "mode=ro")
+        except sqlite3.OperationalError:
+            # On a full or read-only disk SQLite can't make the file that readers and writers share. Where no log of
+            # unfinished work stands beside the database nobody has it open, and it can be read as it is.
+            wal = path.with_name(path.name + "-wal")
+            if wal.exists() and wal.stat().st_size > 0:
+                raise
+            return _connect(path, "mode=ro&immutable=1")
     except sqlite3.DatabaseError as error:
-        raise DamagedHome(f"The database {home.replica_file} can't be read ({error}); run `p2pqueue doctor`") from error
+        from p2pqueue.replica.connection import words
+
+        told = words(error, str(path)) or DamagedHome(f"The database {path} can't be read ({error}); run `p2pqueue doctor`")
+        raise told from error
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=BUSY_WAIT, isolation_level=None)
+    try:
+        connection.execute("PRAGMA query_only = 1")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > KNOWN_VERSION:
+            raise NewerDatabase(f"The database {path} was written by a newer version of p2pqueue; upgrade this one. Nothing was changed")
+        connection.execute("SELECT 1 FROM jobs LIMIT 1")
+    except BaseException:
+        connection.close()
+        raise
     return connection

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -226,6 +227,20 @@ def _import_all() -> None:
     for module in walk_packages(p2pqueue.__path__, "p2pqueue."):
         if not module.name.startswith(("p2pqueue.__main__", "p2pqueue.demo", "p2pqueue.cli.demo")):
             import_module(module.name)
+
+
+@pytest.fixture
+def nobodys() -> Iterator[CommandLine]:
+    """The command on a home of the user nobody, who may enter the folders above it."""
+    if os.name == "nt" or os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    folder = Path(tempfile.mkdtemp(prefix="p2pq-nobody-"))
+    folder.chmod(0o755)
+    (folder / "own").mkdir()
+    shutil.chown(folder / "own", "nobody")
+    command = CommandLine(folder / "own" / "home")
+    yield command
+    shutil.rmtree(folder)
 
 
 def ids(outcome: Outcome) -> Sequence[str]:

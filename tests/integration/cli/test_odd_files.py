@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,20 +54,6 @@ def test_odd_names_go_in_and_come_out_in_a_plain_locale(p2p: CommandLine, tmp_pa
     shown = p2p("list", real=True).out
     assert len(shown.splitlines()) == len(ODD_NAMES) + 1
     assert "\x1b" not in shown
-
-
-@pytest.fixture
-def nobodys() -> Iterator[CommandLine]:
-    """The command on a home of the user nobody, who may enter the folders above it."""
-    if os.name == "nt" or os.geteuid() != 0:
-        pytest.skip("needs root, to become another user")
-    folder = Path(tempfile.mkdtemp(prefix="p2pq-nobody-"))
-    folder.chmod(0o755)
-    (folder / "own").mkdir()
-    shutil.chown(folder / "own", "nobody")
-    command = CommandLine(folder / "own" / "home")
-    yield command
-    shutil.rmtree(folder)
 
 
 @pytest.mark.root

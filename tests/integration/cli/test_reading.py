@@ -14,7 +14,7 @@ from p2pqueue.home import Home
 from p2pqueue.identity.keys import load
 from p2pqueue.jobs import ledger
 from p2pqueue.jobs.opening import open_replica
-from tests.integration.cli.conftest import CommandLine, as_nobody, ids
+from tests.integration.cli.conftest import CommandLine, ids
 
 JOB_KEYS = {
     "id",
@@ -146,34 +146,6 @@ def test_a_home_may_be_odd(tmp_path: Path) -> None:
     odd("enqueue", "later")
     assert len(ids(odd("list", "--json"))) == 1
     assert "later" in odd("list").out
-
-
-@pytest.mark.root
-def test_another_users_home_is_refused_in_words(p2p: CommandLine) -> None:
-    p2p.home.parent.chmod(0o755)
-    for words in (
-        ["list"],
-        ["status"],
-        ["enqueue", "t"],
-        ["cancel", "--all", "--yes"],
-        ["init"],
-        ["run"],
-        ["doctor"],
-        ["backup", "/tmp/b"],
-    ):
-        done = as_nobody(p2p, *words)
-        assert done.code == 1, (words, done)
-        assert "internal error" not in done.err
-
-
-def test_a_damaged_database_is_told_with_the_mend(p2p: CommandLine) -> None:
-    path = p2p.home / "replica.sqlite"
-    for side in ("replica.sqlite-wal", "replica.sqlite-shm"):
-        (p2p.home / side).unlink(missing_ok=True)
-    path.write_bytes(b"not a database, not at all" * 100)
-    for words in (("list",), ("enqueue", "t"), ("show", "x"), ("doctor",)):
-        refused = p2p(*words, check=1)
-        assert "doctor" in refused.err or "restore" in refused.out
 
 
 def test_every_command_has_a_line_and_examples_in_its_help(empty: CommandLine) -> None:

@@ -1,0 +1,98 @@
+"""Homes that can't be written, that are damaged, or that a newer version wrote: a clear word, and reading goes on where it can."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from p2pqueue.jobs.opening import KNOWN_VERSION
+from p2pqueue.replica.migrations import VERSION
+from tests.integration.cli.conftest import APP, CommandLine, as_nobody, ids
+
+
+@pytest.mark.root
+def test_a_home_that_can_not_be_written_can_still_be_read(nobodys: CommandLine) -> None:
+    assert as_nobody(nobodys, "init", "-q").code == 0
+    job_id = as_nobody(nobodys, "enqueue", "later").id
+    nobodys.home.chmod(0o500)
+    assert ids(as_nobody(nobodys, "list", "--json")) == [job_id]
+    assert as_nobody(nobodys, "show", job_id, "--json").json["status"] == "queued"
+    for words in (["enqueue", "t"], ["cancel", job_id], ["run"], ["config", "set", "slots", "2"], ["prune"], ["doctor"]):
+        refused = as_nobody(nobodys, *words)
+        assert refused.code == 1, (words, refused)
+        assert "can't be written" in refused.err + refused.out
+        assert "internal error" not in refused.err
+
+
+@pytest.mark.root
+def test_another_users_home_is_refused_in_words(p2p: CommandLine) -> None:
+    for words in (
+        ["list"],
+        ["status"],
+        ["enqueue", "t"],
+        ["cancel", "--all", "--yes"],
+        ["init"],
+        ["run"],
+        ["doctor"],
+        ["backup", "/tmp/b"],
+    ):
+        done = as_nobody(p2p, *words)
+        assert done.code == 1, (words, done)
+        assert "internal error" not in done.err
+
+
+def test_a_damaged_database_is_told_with_the_mend(p2p: CommandLine) -> None:
+    for side in ("replica.sqlite-wal", "replica.sqlite-shm"):
+        (p2p.home / side).unlink(missing_ok=True)
+    (p2p.home / "replica.sqlite").write_bytes(b"not a database, not at all" * 100)
+    for words in (("list",), ("enqueue", "t"), ("show", "x"), ("run", str(APP)), ("doctor",)):
+        refused = p2p(*words, check=1)
+        assert "doctor" in refused.err or "restore" in refused.out
+
+
+def test_damaged_or_missing_keys_never_become_new_ones(p2p: CommandLine, tmp_path: Path) -> None:
+    job_id = p2p("enqueue", "later").id
+    p2p("backup", str(tmp_path / "backup"))
+    identity = p2p.home / "identity"
+    kept = identity.read_bytes()
+    for damaged in (kept[:-10], b"", b"\xff" * len(kept)):
+        identity.write_bytes(damaged)
+        for words in (("enqueue", "t"), ("status",), ("run", str(APP)), ("init",), ("backup", str(tmp_path / "other"))):
+            refused = p2p(*words, check=1)
+            assert "internal error" not in refused.err
+        assert identity.read_bytes() == damaged
+        assert "wrong" in p2p("doctor", check=1).out
+    identity.unlink()
+    p2p("enqueue", "t", check=1)
+    p2p("init", check=1)
+    identity.write_bytes(kept)
+    assert ids(p2p("list", "--json")) == [job_id]
+
+
+def test_an_interrupted_init_can_be_finished(p2p: CommandLine) -> None:
+    device = p2p("status", "--json").json["device"]
+    for path in p2p.home.glob("replica.*"):
+        path.unlink()
+    assert "p2pqueue init" in p2p("list", check=1).err
+    assert p2p("init", "--json").json["device"] == device
+    assert p2p("list", "--json").json["jobs"] == []
+
+
+def test_a_newer_database_is_refused_in_words(p2p: CommandLine) -> None:
+    assert KNOWN_VERSION == VERSION
+    with closing(sqlite3.connect(p2p.home / "replica.sqlite")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    for words in (("list",), ("enqueue", "t"), ("run", str(APP)), ("status",)):
+        assert "upgrade" in p2p(*words, check=1).err
+
+
+def test_the_doctor_tells_whether_a_node_runs(p2p: CommandLine) -> None:
+    with p2p.node() as node:
+        assert p2p("doctor", "--json").json["ok"]
+        assert node.stop() == 0
+    told = p2p("doctor", "--json").json
+    assert told["ok"]
+    assert [check["verdict"] for check in told["checks"] if check["check"] == "node"] == ["warning"]
