@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +31,7 @@ class Sample:
 
     def percentile(self, share: float) -> float:
         """The smallest value that `share` (0 to 1) of all values do not exceed."""
-        ordered = sorted(self.values)
-        return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+        return sorted(self.values)[max(0, math.ceil(share * len(self.values)) - 1)]
 
     @property
     def spread(self) -> tuple[float, float]:
