@@ -10,12 +10,11 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from p2pqueue.clock import Wall
-from p2pqueue.replica.connection import MEMORY, WAL_LIMIT, in_words, open_reader
+from p2pqueue.replica.connection import MEMORY, WAL_LIMIT, in_words, open_reader, words
 from p2pqueue.replica.lock import WriteLock
 from p2pqueue.replica.merged import Done, Signer
 from p2pqueue.replica.signing import Keyring, fast_signer
@@ -165,21 +164,8 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Writer]:
-        connection = self.connection
-        with self._lock.held(), in_words(self.path):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                writer = self._writer()
-                yield writer
-                writer.finish()
-                connection.execute("COMMIT")
-                self.numbers = (writer.author, writer.began_at, writer.seq)
-                self.touched = frozenset(writer.touched)
-            except BaseException:
-                self._roll_back()
-                raise
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self)
 
     def _roll_back(self) -> None:
         self._keyring.forget()
@@ -203,3 +189,48 @@ class Database:
                 self._readers.append(connection)
                 return
         connection.close()
+
+
+class _Transaction:
+    """One IMMEDIATE transaction under the write lock; committed where its block ends well, else undone. Raises in words."""
+
+    __slots__ = ("_database", "_writer")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Writer:
+        database = self._database
+        database._lock.acquire()
+        try:
+            database.connection.execute("BEGIN IMMEDIATE")
+            self._writer = database._writer()
+        except BaseException as error:
+            self._undo(error)
+            raise
+        return self._writer
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            self._undo(error)
+            return
+        database, writer = self._database, self._writer
+        try:
+            writer.finish()
+            database.connection.execute("COMMIT")
+            database.numbers = (writer.author, writer.began_at, writer.seq)
+            database.touched = frozenset(writer.touched)
+        except BaseException as failure:
+            self._undo(failure)
+            raise
+        database._lock.release()
+
+    def _undo(self, error: BaseException) -> None:
+        database = self._database
+        try:
+            database._roll_back()
+        finally:
+            database._lock.release()
+        told = words(error, database.path) if isinstance(error, sqlite3.Error) else None
+        if told is not None:
+            raise told from error

@@ -96,7 +96,7 @@ def fork(writer: Writer) -> bytes:
     floor = acknowledged(writer, old)
     new = author_above(old, writer.random)
     connection = writer.connection
-    connection.execute("UPDATE incarnation SET author = ?, falls = falls + 1", (new,))
+    connection.execute("UPDATE incarnation SET author = ?, hlc = ?, falls = falls + 1", (new, writer.hlc))
     _lower_head(writer, old, floor)
     connection.execute("DELETE FROM commits")
     writer.author, writer.seq = new, 0
@@ -124,9 +124,9 @@ def acknowledged(writer: Writer, author: bytes) -> int:
 
 def _lower_head(writer: Writer, author: bytes, floor: int) -> None:
     row = writer.connection.execute("SELECT seq, tag FROM commits WHERE seq <= ? ORDER BY seq DESC LIMIT 1", (floor,)).fetchone()
-    writer.connection.execute("DELETE FROM heads WHERE author = ?", (author,))
+    writer.connection.execute("DELETE FROM counted WHERE author = ?", (author,))
     if row is not None:
-        writer.connection.execute("INSERT INTO heads (author, seq, tag) VALUES (?, ?, ?)", (author, *row))
+        writer.connection.execute("INSERT INTO counted (author, seq, tag) VALUES (?, ?, ?)", (author, *row))
 
 
 def reissue(writer: Writer, writes: list[Write], author: bytes) -> None:

@@ -29,6 +29,7 @@ class WriteLock:
         self.path = path
         self.wait = wait
         self._thread = threading.RLock()
+        self._depth = 0  # how often the thread that holds it took it
         self._main = self._turnstile = -1
         if path is not None:
             self._main = _open(path)
@@ -37,19 +38,32 @@ class WriteLock:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Holds the lock. Raises `HomeBusy` when it isn't free for too long."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self) -> None:
+        """Takes the lock; `release` gives it back. Raises `HomeBusy` when it isn't free for too long."""
         if not self._thread.acquire(timeout=self.wait):
             raise HomeBusy(f"another thread of this program has been writing to {self.path} for more than {self.wait:.0f} s")
+        self._depth += 1
+        if self.path is None or self._depth > 1:
+            return
         try:
-            if self.path is None:
-                yield
-                return
             self._enter()
-            try:
-                yield
-            finally:
-                _unlock(self._main)
-        finally:
+        except BaseException:
+            self._depth -= 1
             self._thread.release()
+            raise
+
+    def release(self) -> None:
+        """Gives the lock back."""
+        self._depth -= 1
+        if self.path is not None and not self._depth:
+            _unlock(self._main)
+        self._thread.release()
 
     def _enter(self) -> None:
         if _try_lock(self._turnstile):

@@ -27,7 +27,7 @@ from p2pqueue.replica.tables import Table
 from p2pqueue.replica.upgrade import apply_known
 from p2pqueue.replica.verification import is_verified, pending, verify_pending
 from p2pqueue.replica.write import Head, Write
-from p2pqueue.replica.writer import Writer
+from p2pqueue.replica.writer import SELECT_OWN, Writer
 
 __all__ = ["Done", "Head", "Merged", "Put", "Refused", "Replica", "Signer", "Write", "Writer"]
 
@@ -158,8 +158,8 @@ class Replica(Database):
             if any(each.seq <= heads[each.author].seq for each in refused if each.author in heads):
                 return refused
             connection.executemany(
-                "INSERT INTO heads (author, seq, tag) VALUES (?, ?, ?) "
-                "ON CONFLICT (author) DO UPDATE SET seq = excluded.seq, tag = excluded.tag WHERE excluded.seq > heads.seq",
+                "INSERT INTO counted (author, seq, tag) VALUES (?, ?, ?) "
+                "ON CONFLICT (author) DO UPDATE SET seq = excluded.seq, tag = excluded.tag WHERE excluded.seq > counted.seq",
                 [(author, *head) for author, head in heads.items() if author != writer.author],
             )
         return ()
@@ -209,7 +209,7 @@ class Replica(Database):
     @property
     def hlc(self) -> int:
         """The highest value of the clock that was used or seen here."""
-        return int(self.read(lambda connection: connection.execute("SELECT hlc FROM incarnation").fetchone()[0]))
+        return int(self.read(lambda connection: connection.execute(SELECT_OWN).fetchone()[1]))
 
     @property
     def falls(self) -> int:

@@ -12,7 +12,7 @@ from p2pqueue.replica.subscription import Rows
 if TYPE_CHECKING:
     from p2pqueue.replica.replica import Replica
 
-_OWN = "SELECT incarnation.author, coalesce(heads.seq, 0) FROM incarnation LEFT JOIN heads ON heads.author = incarnation.author"
+_OWN = "SELECT author, coalesce((SELECT max(seq) FROM commits), 0) FROM incarnation"
 _TOUCHED = "SELECT tbl, key FROM changes INDEXED BY changes_by_author WHERE author = ? AND seq > ? AND seq <= ?"
 _MOST = 5_000  # numbers; beyond, it is cheaper to look at everything
 

@@ -23,9 +23,10 @@ from p2pqueue.replica.values import in_order
 
 __all__ = ["Put", "Writer"]
 
-_SELECT_OWN = (
-    "SELECT incarnation.author, incarnation.hlc, coalesce(heads.seq, 0) FROM incarnation "
-    "LEFT JOIN heads ON heads.author = incarnation.author"
+# The clock of the last commit counts, unless something was merged or an id given out since.
+SELECT_OWN = (
+    "SELECT author, max(incarnation.hlc, coalesce(commits.hlc, 0)), coalesce(seq, 0) FROM incarnation "
+    "LEFT JOIN commits ON seq = (SELECT max(seq) FROM commits)"
 )
 _TAG_SIZE = 8  # bytes
 
@@ -54,7 +55,7 @@ class Writer:
         self.sign = sign
         self._fresh: set[str] = set()
         self.author: bytes
-        self.author, self.hlc, self.seq = connection.execute(_SELECT_OWN).fetchone()
+        self.author, self.hlc, self.seq = connection.execute(SELECT_OWN).fetchone()
         self._began = (self.author, self.hlc, self.seq)
 
     @property
@@ -161,18 +162,12 @@ class Writer:
 
     def finish(self) -> None:
         """Writes author, number and clock back; the caller commits."""
-        execute = self.connection.execute
         author, hlc, seq = self._began
-        if self.hlc != hlc:
-            execute("UPDATE incarnation SET hlc = ?", (self.hlc,))
         if self.seq != seq or self.author != author:
-            tag = self.random(_TAG_SIZE)
-            execute(
-                "INSERT INTO heads (author, seq, tag) VALUES (?, ?, ?) "
-                "ON CONFLICT (author) DO UPDATE SET seq = excluded.seq, tag = excluded.tag",
-                (self.author, self.seq, tag),
-            )
-            execute("INSERT OR REPLACE INTO commits (seq, tag) VALUES (?, ?)", (self.seq, tag))
+            values = (self.seq, self.random(_TAG_SIZE), self.hlc)
+            self.connection.execute("INSERT INTO commits (seq, tag, hlc) VALUES (?, ?, ?)", values)
+        elif self.hlc != hlc:
+            self.connection.execute("UPDATE incarnation SET hlc = ?", (self.hlc,))
 
     def _shape(self, table: str) -> Shape:
         shape = self.shapes.get(table)
