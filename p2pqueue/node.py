@@ -92,10 +92,12 @@ class Node:
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Takes nothing new, gives running handlers their grace, releases the rest, and closes everything."""
-        await self.worker.stop(grace=grace)
-        if self._loops is not None:
-            await asyncio.shield(self._loops)
-        await self._stack.aclose()
+        try:
+            await self.worker.stop(grace=grace)
+            if self._loops is not None:
+                await asyncio.shield(self._loops)
+        finally:
+            await self._stack.aclose()
 
     def hurry(self) -> None:
         """Cuts the grace of a stop short."""
@@ -211,6 +213,7 @@ class Node:
 
     async def _follow(self) -> None:
         async with self.store.subscribe() as changes:
+            await self.worker.changed(None)  # what came before, or while this loop had to begin anew
             async for touched in changes:
                 jobs = None if touched is None else {key for table, key in touched if table == "jobs"}
                 if jobs is not None and not jobs:
