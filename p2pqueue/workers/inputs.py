@@ -6,14 +6,15 @@ import asyncio
 import os
 from dataclasses import dataclass
 
-from p2pqueue.errors import BadShard, InputChanged, InputUnreadable, P2PQueueError, PayloadUnavailable
+from p2pqueue.errors import ArgumentError, BadShard, InputChanged, InputUnreadable, P2PQueueError, PayloadUnavailable
 from p2pqueue.jobs.arguments import decode, is_marker
 from p2pqueue.jobs.ledger import NewFile, files_of
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.replica.store import Store
 from p2pqueue.workers.claimed import ClaimedJob
+from p2pqueue.workers.originals import unchanged
 from p2pqueue.workers.protocol import FileGrant, OutputFile
-from p2pqueue.workers.sealer import note_problem
+from p2pqueue.workers.sealer import clear_problem, has_problem, note_problem
 
 
 class Unreachable(P2PQueueError):
@@ -34,12 +35,15 @@ class Inputs:
         files = await self.store.read(lambda connection: files_of(connection, job.job_id))
         try:
             known = files or await asyncio.to_thread(self._from_manifest, job)
-            return {file.parameter: await asyncio.to_thread(self._grant, file) for file in known}
+            granted = {file.parameter: await asyncio.to_thread(self._grant, file) for file in known}
         except (PayloadUnavailable, InputChanged, InputUnreadable, BadShard) as error:
             problem = str(error)
             parameter = files[0].parameter if files else ""
             await self.store.write(lambda writer: note_problem(writer, job.job_id, parameter, problem), quiet=True)
             raise Unreachable(problem) from error
+        if await self.store.read(lambda connection: has_problem(connection, job.job_id)):
+            await self.store.write(lambda writer: clear_problem(writer, job.job_id), quiet=True)
+        return granted
 
     async def keep(self, outputs: tuple[OutputFile, ...]) -> str | None:
         """Takes in the files that a handler returned; gives the manifest of the one, or of all by their names."""
@@ -52,8 +56,11 @@ class Inputs:
         if output.capability is not None:
             return output.capability
         if output.path is None:
-            raise InputUnreadable(f"the output {output.name!r} has neither a path nor a manifest")
-        return self.shelf.adopt(output.path, output.label or os.path.basename(output.path)).capability
+            raise ArgumentError(f"the output {output.name!r} has neither a path nor a manifest")
+        try:
+            return self.shelf.adopt(output.path, output.label or os.path.basename(output.path)).capability
+        except (InputUnreadable, InputChanged) as error:  # a fault of its handler, and none of the disk that time would mend
+            raise ArgumentError(f"the file that the handler returned as {output.name!r} can't be kept: {error}") from error
 
     def _from_manifest(self, job: ClaimedJob) -> list[NewFile]:
         if job.input_manifest is None:
@@ -70,22 +77,11 @@ class Inputs:
 
     def _grant(self, file: NewFile) -> FileGrant:
         if file.capability is None:
-            return FileGrant(self._original(file), None, file.name, file.size)
+            return FileGrant(unchanged(file), None, file.name, file.size)
         plain = self.shelf.locate(file.capability)
         if plain is None and not self.shelf.holds(file.capability):
             if file.path is not None:
-                self._original(file)
+                unchanged(file)
                 raise InputChanged(f"the input {file.path} changed since it was enqueued; enqueue the job again")
             raise PayloadUnavailable(f"the content of {file.name} is not on this device")
         return FileGrant(None if plain is None else str(plain), file.capability, file.name, file.size)
-
-    def _original(self, file: NewFile) -> str:
-        """The original of an input that is not sealed yet, unchanged since it was enqueued."""
-        assert file.path is not None
-        try:
-            found = os.stat(file.path)
-        except OSError as error:
-            raise InputUnreadable(f"the input {file.path} can't be read: {error.strerror}") from error
-        if found.st_size != file.size or (file.mtime_ns is not None and found.st_mtime_ns != file.mtime_ns):
-            raise InputChanged(f"the input {file.path} changed since it was enqueued; enqueue the job again")
-        return file.path
