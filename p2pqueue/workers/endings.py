@@ -50,7 +50,9 @@ def _failure(
 
 
 def _later(now: int, seconds: float) -> int:
-    return now + int(min(max(seconds, 0.0), 366 * 86_400.0) * 1000)
+    if not seconds > 0:  # nor where it is no number
+        return now
+    return now + int(min(seconds, 366 * 86_400.0) * 1000)
 
 
 def _backoff(job: ClaimedJob, task: TaskDescription | None) -> Backoff:

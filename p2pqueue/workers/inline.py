@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from p2pqueue.errors import Cancelled, MisuseError, P2PQueueError, Retry
+from p2pqueue.errors import Cancelled, MisuseError, Retry
 from p2pqueue.home import Home
 from p2pqueue.jobs.arguments import decode
 from p2pqueue.workers.claimed import ClaimedJob
@@ -19,7 +19,7 @@ from p2pqueue.workers.context import Continue, JobContext, enter
 from p2pqueue.workers.handler import failure, open_files, reported
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.log import AttemptLog
-from p2pqueue.workers.protocol import Continued, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut, Why
+from p2pqueue.workers.protocol import Continued, Failed, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut, Why
 from p2pqueue.workers.report import Report
 from p2pqueue.workers.workdir import folder_of, remove
 
@@ -45,6 +45,8 @@ class InlineRunner:
     async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
         """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
         grants = await self._inputs.grants(job) if job.has_input else {}
+        if report.stopped is not None:
+            return Stopped(report.stopped), None
         task = asyncio.current_task()
         assert task is not None
         self._running[job.key] = task
@@ -80,28 +82,37 @@ class InlineRunner:
                     value = await called
             outcome: Outcome = reported(value)
         except asyncio.CancelledError:
-            why = self._why.pop(job.key, None)
-            if why is None:
+            stopped = self._stopped(job)
+            if stopped is None:
                 raise
-            current = asyncio.current_task()
-            if current is not None:
-                current.uncancel()
-            outcome = Stopped(why)
+            outcome = stopped
         except TimeoutError as error:
             late = limit is not None and limit.expired()
-            outcome = TimedOut(f"took longer than its timeout of {timeout:g} s") if late else failure(error)
+            outcome = TimedOut(f"it took longer than its timeout of {timeout:g} s") if late else failure(error)
         except Cancelled:
             outcome = Stopped("cancelled")
         except Continue as go_on:
             outcome = Continued(go_on.state)
         except Retry as retry:
             outcome = RetryLater(str(retry), retry.delay)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
             outcome = failure(error)
         finally:
             del self._running[job.key]  # from here on a stop comes too late
+            self._why.pop(job.key, None)
         await channel.settled()
         return outcome
+
+    def _stopped(self, job: ClaimedJob) -> Outcome | None:
+        """What a handler's `CancelledError` means: its stop, an error that only looks like one, or the end of the node (None)."""
+        current, why = asyncio.current_task(), self._why.get(job.key)
+        if why is not None:
+            if current is not None:
+                current.uncancel()
+            return Stopped(why)
+        if current is not None and current.cancelling():
+            return None
+        return Failed("CancelledError: something that the handler waited for was cancelled", kinds=("CancelledError", "Exception"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +160,7 @@ class _Channel:
     async def settled(self) -> None:
         """Waits for what is under way."""
         for pending in self._pending:
-            try:
-                await pending
-            except P2PQueueError as error:
-                _log.warning("a checkpoint was not kept: %s", error)
+            await pending
         if self._log is not None:
             self._log.close()
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 class Report(Protocol):
     """What a running handler says; its runner hands it on."""
 
+    @property
+    def stopped(self) -> Why | None:
+        """Why the run shall stop, if so: asked before the handler is called, as a stop before that reaches nobody."""
+
     def progress(self, fraction: float, phase: str | None) -> None:
         """The handler's progress, 0 to 1, and what it is at."""
 
@@ -21,7 +25,7 @@ class Report(Protocol):
         """A checkpoint to keep; returns when it is durable."""
 
     def begin_checkpoint(self, state: bytes) -> asyncio.Task[None]:
-        """The same for a handler that can't wait; the task ends when it is durable."""
+        """The same for a handler that can't wait; the task ends when it is durable, or was logged as not to be kept."""
 
     async def request(self, kind: str, fields: dict[str, Any]) -> Any:
         """Something the handler asks of the node; gives the answer, or raises a `P2PQueueError`."""

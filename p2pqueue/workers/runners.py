@@ -13,7 +13,7 @@ from p2pqueue.jobs.waiting import EXEC_TASK
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.protocol import Assignment, Outcome, Succeeded, TaskDescription, Why
+from p2pqueue.workers.protocol import Assignment, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Report
 from p2pqueue.workers.workdir import folder_of, remove
 
@@ -30,6 +30,8 @@ class ChildRunner:
     async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
         """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
         grants = await self._inputs.grants(job)
+        if report.stopped is not None:
+            return Stopped(report.stopped), None
         workdir = folder_of(self._home.work_dir, job.key)
         try:
             assignment = self._assignment(job, workdir, grants)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,46 +16,28 @@ from functools import partial
 from random import random
 from typing import Any
 
-from p2pqueue.errors import ConfigError, MisuseError, P2PQueueError, WorldError
+from p2pqueue.errors import ConfigError, P2PQueueError, WorldError
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers.begun import RECORD_AFTER, Begun, begun, write_begun
+from p2pqueue.workers.begun import RECORD_AFTER, write_begun
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
 from p2pqueue.workers.endings import ending_of
 from p2pqueue.workers.inputs import Unreachable
 from p2pqueue.workers.live import Live
-from p2pqueue.workers.protocol import Continued, Failed, Stopped, Succeeded, TaskDescription, Why
+from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Runner
+from p2pqueue.workers.run import Reporter, Run
 from p2pqueue.workers.settle import beat, checkpoint, next_due, settle
 
 PROGRESS_EVERY = 2.0  # seconds between two beats of a job whose progress moves; watchers see every step at once
 PROGRESS_STEP = 0.01  # of the whole: smaller steps wait for the next ordinary beat
 UNREACHABLE_FIRST = 1.0  # seconds until a job whose payload can't be reached is tried again; doubles
 UNREACHABLE_LONGEST = 60.0  # seconds
+WRITE_AGAIN = 1.0  # seconds until what could not be written is tried again: a full disk is not emptied at once
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class Run:
-    """A job that runs here now."""
-
-    job: ClaimedJob
-    author: bytes
-    started: float  # monotonic
-    progress: float = 0.0
-    phase: str = "Running"
-    beaten: float = 0.0  # monotonic time of the last beat; the claim itself counts as the first
-    beaten_progress: float = 0.0
-    stop_why: Why | None = None
-    recorded: bool = False  # its row tells that it runs
-
-    @property
-    def begun(self) -> Begun:
-        """Its claim, as it is kept until its row tells."""
-        return begun(self.job, self.author)
 
 
 @dataclass
@@ -83,6 +66,7 @@ class Worker:
     _due: int | None = None
     _unrecorded: asyncio.Event = field(default_factory=asyncio.Event)  # some run may not be recorded yet
     _stopping: bool = False
+    _give_up_at: float = math.inf  # monotonic time after which a stop waits for no disk any more
     _empty: asyncio.Event = field(default_factory=asyncio.Event)  # nothing runs
     _group: asyncio.TaskGroup | None = None
 
@@ -104,16 +88,18 @@ class Worker:
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Takes nothing new, gives the running handlers `grace` seconds, then stops and releases them."""
-        self._stopping = True
+        grace = self.grace if grace is None else grace
+        self._stopping, self._give_up_at = True, time.monotonic() + grace
         self._wake.set()
         try:
-            async with asyncio.timeout(self.grace if grace is None else grace):
+            async with asyncio.timeout(grace):
                 await self._empty.wait()
         except TimeoutError:
             self.hurry()
 
     def hurry(self) -> None:
         """Stops what still runs, without waiting for its grace."""
+        self._give_up_at = min(self._give_up_at, time.monotonic())
         for run in list(self.runs.values()):
             self._stop_run(run, "shutdown")
 
@@ -155,16 +141,17 @@ class Worker:
         try:
             claimed, author, due = await self.store.write(transaction, quiet=True)
         except P2PQueueError as error:
-            _log.error("the replica can't be written: %s", error)
-            self._endings = endings + self._endings
-            self._work, self._meanwhile = True, None
-            await asyncio.sleep(1.0)
+            self._meanwhile = None
+            await self._bear(error, endings)
             return
         self.done += len(endings)
         if len(claimed) >= free > 0:
             self._work = True
         else:
             self._due = due
+        if self._stopping:  # told so while the transaction was under way
+            self._endings += [Ending(job, "released", author=author) for job in claimed]
+            claimed = []
         for job in claimed:
             self._start(job, author)
         meanwhile, self._meanwhile = self._meanwhile, None
@@ -173,6 +160,16 @@ class Worker:
             await self._tell(endings, claimed)
         except P2PQueueError as error:
             _log.error("the replica can't be read: %s", error)
+
+    async def _bear(self, error: P2PQueueError, endings: list[Ending]) -> None:
+        """Keeps endings that could not be written, and waits a moment; not for ever where the node shall stop."""
+        _log.error("the replica can't be written: %s", error)
+        self._work = True
+        if time.monotonic() < self._give_up_at:
+            self._endings = endings + self._endings
+            await asyncio.sleep(WRITE_AGAIN)
+        elif endings:
+            _log.error("how %d attempts ended can't be written: their jobs run again after the next start", len(endings))
 
     async def _wait(self) -> None:
         waits = [until - time.monotonic() for until in self._skip.values()]
@@ -205,26 +202,34 @@ class Worker:
         self._group.create_task(self._run(run))
 
     async def _run(self, run: Run) -> None:
-        job = run.job
-        manifest = None
         try:
-            outcome, manifest = await self.runners(job.task).run(job, _Reporter(self, run))
+            ending = await self._attempt(run)
+        except Exception as error:  # noqa: BLE001 - what goes wrong with one job, whatever it holds, ends that attempt alone
+            _log.exception("job %s", run.job.job_id)
+            ending = self._ending(run, Failed(f"the node could not run it: {type(error).__name__}: {error}", kinds=("Exception",)))
+        self._end(run, ending)
+
+    async def _attempt(self, run: Run) -> Ending:
+        job = run.job
+        try:
+            outcome, manifest = await self.runners(job.task).run(job, Reporter(self, run))
             self._patience.pop(job.job_id, None)
         except (Unreachable, WorldError, ConfigError) as error:
             self._put_off(job.job_id)
-            self._end(run, Ending(job, "released", author=run.author, error=str(error)))
-            return
+            return Ending(job, "released", author=run.author, error=str(error))
         except P2PQueueError as error:
-            outcome = Failed(f"{type(error).__name__}: {error}", kinds=(type(error).__name__, "Exception"))
-        if run.stop_why is not None and not isinstance(outcome, Succeeded):
+            outcome, manifest = Failed(f"{type(error).__name__}: {error}", kinds=(type(error).__name__, "Exception")), None
+        if run.stop_why is not None and not isinstance(outcome, (Succeeded, Continued)):
             outcome = Stopped(run.stop_why)
-        if isinstance(outcome, Continued):
-            await self._checkpoint(job, outcome.state)
-        ending = ending_of(
-            job, outcome, self.tasks.get(job.task), author=run.author, now=int(time.time() * 1000),
+        elif run.stop_why is None and isinstance(outcome, Stopped):
+            outcome = Failed("the handler stopped although nobody told it to", kinds=("Cancelled", "Exception"))
+        return self._ending(run, outcome, manifest)
+
+    def _ending(self, run: Run, outcome: Outcome, manifest: str | None = None) -> Ending:
+        return ending_of(
+            run.job, outcome, self.tasks.get(run.job.task), author=run.author, now=int(time.time() * 1000),
             duration=time.monotonic() - run.started, random=random, output_manifest=manifest,
         )  # fmt: skip
-        self._end(run, ending)
 
     def _end(self, run: Run, ending: Ending) -> None:
         if self.runs.get(run.job.job_id) is run:
@@ -262,8 +267,20 @@ class Worker:
 
     # -- what handlers say ------------------------------------------------------------------------------------
 
-    async def _checkpoint(self, job: ClaimedJob, state: bytes) -> None:
+    async def keep_checkpoint(self, job: ClaimedJob, state: bytes) -> None:
+        """Keeps a checkpoint of a job that runs here; returns when it is durable."""
         await self.store.write(lambda writer: checkpoint(writer, job, state), quiet=True)
+
+    def begin_checkpoint(self, job: ClaimedJob, state: bytes) -> asyncio.Task[None]:
+        """The same for a handler that can't wait; a disk that takes none now is told in the log alone."""
+        assert self._group is not None
+        return self._group.create_task(self._try_checkpoint(job, state))
+
+    async def _try_checkpoint(self, job: ClaimedJob, state: bytes) -> None:
+        try:
+            await self.keep_checkpoint(job, state)
+        except P2PQueueError as error:
+            _log.warning("a checkpoint of job %s was not kept: %s", job.job_id, error)
 
     async def _tell(self, endings: Collection[Ending], claimed: Collection[ClaimedJob]) -> None:
         if not self.live.watched:
@@ -288,7 +305,7 @@ class Worker:
             "status": "running" if here else row.status,
             "progress": run.progress if run and here else row.progress,
             "phase": run.phase if run and here else row.phase,
-            "worker_label": row.worker_label,
+            "worker_label": self.label if here else row.worker_label,
         }
 
     async def _beat(self) -> None:
@@ -331,31 +348,3 @@ class Worker:
         since = now - run.beaten
         moved = abs(run.progress - run.beaten_progress) >= PROGRESS_STEP
         return since >= self.beat_every or (moved and since >= min(PROGRESS_EVERY, self.beat_every))
-
-
-class _Reporter:
-    """Takes what one handler says to its worker."""
-
-    def __init__(self, worker: Worker, run: Run) -> None:
-        self._worker = worker
-        self._run = run
-
-    def progress(self, fraction: float, phase: str | None) -> None:
-        run = self._run
-        run.progress = min(1.0, max(0.0, fraction))
-        run.phase = run.phase if phase is None else phase
-        self._worker.live.tell(
-            {"id": run.job.job_id, "status": "running", "progress": run.progress, "phase": run.phase, "worker_label": self._worker.label}
-        )
-
-    async def checkpoint(self, state: bytes) -> None:
-        await self._worker._checkpoint(self._run.job, state)
-
-    def begin_checkpoint(self, state: bytes) -> asyncio.Task[None]:
-        assert self._worker._group is not None
-        return self._worker._group.create_task(self.checkpoint(state))
-
-    async def request(self, kind: str, fields: dict[str, Any]) -> Any:
-        if self._worker.on_request is None:
-            raise MisuseError(f"this node does not know the request {kind!r}")
-        return await self._worker.on_request(self._run.job, kind, fields)

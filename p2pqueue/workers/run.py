@@ -1,0 +1,71 @@
+"""What does a worker know of a job that runs here now, and who takes what its handler says?"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from p2pqueue.errors import MisuseError
+from p2pqueue.workers.begun import Begun, begun
+from p2pqueue.workers.claimed import ClaimedJob
+from p2pqueue.workers.protocol import Why
+
+if TYPE_CHECKING:
+    from p2pqueue.workers.worker import Worker
+
+
+@dataclass
+class Run:
+    """A job that runs here now."""
+
+    job: ClaimedJob
+    author: bytes
+    started: float  # monotonic
+    progress: float = 0.0
+    phase: str = "Running"
+    beaten: float = 0.0  # monotonic time of the last beat; the claim itself counts as the first
+    beaten_progress: float = 0.0
+    stop_why: Why | None = None
+    recorded: bool = False  # its row tells that it runs
+
+    @property
+    def begun(self) -> Begun:
+        """Its claim, as it is kept until its row tells."""
+        return begun(self.job, self.author)
+
+
+class Reporter:
+    """Takes what one handler says to its worker."""
+
+    def __init__(self, worker: Worker, run: Run) -> None:
+        self._worker = worker
+        self._run = run
+
+    @property
+    def stopped(self) -> Why | None:
+        """Why the run shall stop, if so."""
+        return self._run.stop_why
+
+    def progress(self, fraction: float, phase: str | None) -> None:
+        """Keeps the progress, and tells watchers."""
+        run = self._run
+        run.progress = min(1.0, max(0.0, fraction))
+        run.phase = run.phase if phase is None else phase
+        self._worker.live.tell(
+            {"id": run.job.job_id, "status": "running", "progress": run.progress, "phase": run.phase, "worker_label": self._worker.label}
+        )
+
+    async def checkpoint(self, state: bytes) -> None:
+        """Keeps a checkpoint; returns when it is durable."""
+        await self._worker.keep_checkpoint(self._run.job, state)
+
+    def begin_checkpoint(self, state: bytes) -> asyncio.Task[None]:
+        """The same for a handler that can't wait."""
+        return self._worker.begin_checkpoint(self._run.job, state)
+
+    async def request(self, kind: str, fields: dict[str, Any]) -> Any:
+        """Asks the node. Raises `MisuseError` where it does not know the request."""
+        if self._worker.on_request is None:
+            raise MisuseError(f"this node does not know the request {kind!r}")
+        return await self._worker.on_request(self._run.job, kind, fields)
