@@ -14,6 +14,8 @@ if os.name == "nt":
 else:
     import fcntl
 
+TRIES = 10
+
 
 class NodeLock:
     """Holds the lock of a home for as long as the block runs. Raises `HomeInUse`, naming the holder's pid.
@@ -27,11 +29,11 @@ class NodeLock:
 
     def __enter__(self) -> NodeLock:
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-        tries = 10
-        while not _lock(file) and tries:  # whoever only asks who runs holds it for an instant
-            tries -= 1
+        for _ in range(TRIES):  # whoever only asks who runs holds it for an instant
+            if _lock(file):
+                break
             time.sleep(0.02)
-        if not tries:
+        else:
             pid = _read_pid(file)
             os.close(file)
             raise HomeInUse(f"another node{f' (pid {pid})' if pid else ''} runs on the home {self._path.parent}; stop it first", pid=pid)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from p2pqueue.errors import MisuseError
 from p2pqueue.identity.keys import Identity
@@ -16,6 +16,8 @@ from p2pqueue.replica.store import Store
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.protocol import TaskDescription
 from p2pqueue.workers.sealer import bundle
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Requests:
             task=fields["task"],
             args=fields["args"],
             queue=fields["queue"] or (task.queue if task else job.queue),
-            title=options.get("title") or (task.title if task else None),
-            priority=options.get("priority") or (task.priority if task else 0),
+            title=_chosen(options.get("title"), task and task.title),
+            priority=_chosen(options.get("priority"), task.priority if task else 0) or 0,
             max_attempts=options.get("max_attempts"),
             timeout=options.get("timeout"),
             run_at=_due(options),
@@ -63,6 +65,10 @@ class Requests:
             manifest=manifest,
             space=self.identity.space_id,
         )
+
+
+def _chosen(given: T | None, declared: T | None) -> T | None:
+    return declared if given is None else given
 
 
 def _due(options: Mapping[str, Any]) -> int | None:
