@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -184,7 +183,6 @@ class Node:
 
     def _ability(self) -> Ability:
         needs = {name: frozenset(task.needs) for name, task in self.tasks.items()}
-        programs = {need for wanted in needs.values() for need in wanted if shutil.which(need)}
         return Ability(
             label=self.identity.label,
             tasks=frozenset(self.tasks) | ({EXEC_TASK} if self.settings.allow_exec else set()),
@@ -192,7 +190,7 @@ class Node:
             max_input=self.settings.max_input or None,
             max_input_by_task={name: task.max_input for name, task in self.tasks.items() if task.max_input},
             needs_by_task=needs,
-            programs=frozenset(programs),
+            programs=local.ProgramsOnPath(),
             allow_exec=self.settings.allow_exec,
             exec_tasks=frozenset(name for name, task in self.tasks.items() if task.command is not None),
         )

@@ -6,6 +6,7 @@ Where the originals of inputs lie, which tasks a node here has had, and what the
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from typing import Any
 
@@ -25,6 +26,21 @@ LOCAL_TABLES = (
     "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), claims BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS worker (one INTEGER PRIMARY KEY CHECK (one = 1), ability TEXT NOT NULL)",
 )
+
+
+class ProgramsOnPath:
+    """The programs that can be started here by their bare names. One that was found once counts as found."""
+
+    def __init__(self) -> None:
+        self._found: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._found:
+            return True
+        if not isinstance(name, str) or shutil.which(name) is None:
+            return False
+        self._found.add(name)
+        return True
 
 
 def remember_shared(connection: sqlite3.Connection, capability: str, now: int) -> None:
@@ -70,7 +86,6 @@ def remember_ability(connection: sqlite3.Connection, known: Ability) -> None:
             "max_input": known.max_input,
             "max_input_by_task": known.max_input_by_task,
             "needs_by_task": {task: sorted(needs) for task, needs in known.needs_by_task.items()},
-            "programs": sorted(known.programs),
             "allow_exec": known.allow_exec,
             "exec_tasks": sorted(known.exec_tasks),
         }
@@ -91,7 +106,7 @@ def ability(connection: sqlite3.Connection) -> Ability | None:
         max_input=known["max_input"],
         max_input_by_task=known["max_input_by_task"],
         needs_by_task={task: frozenset(needs) for task, needs in known["needs_by_task"].items()},
-        programs=frozenset(known["programs"]),
+        programs=ProgramsOnPath(),
         allow_exec=known["allow_exec"],
         exec_tasks=frozenset(known["exec_tasks"]),
     )

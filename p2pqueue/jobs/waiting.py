@@ -5,7 +5,7 @@ One sentence each, the same for the claim, the command line and the log. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ class Ability:
     max_input: int | None = None
     max_input_by_task: dict[str, int] = field(default_factory=dict)
     needs_by_task: dict[str, frozenset[str]] = field(default_factory=dict)
-    programs: frozenset[str] = frozenset()  # needs that programs on PATH meet
+    programs: Container[str] = frozenset()  # needs that programs on PATH meet
     allow_exec: bool = False
     exec_tasks: frozenset[str] = frozenset()  # tasks that run a program
 
@@ -50,7 +50,8 @@ def lacking(demand: Demand, ability: Ability) -> str | None:
             return f"{ability.label} runs no programs: start its node with --allow-exec"
     elif demand.task not in ability.tasks:
         return f"no running node here has the task {demand.task!r}"
-    missing = (demand.needs | ability.needs_by_task.get(demand.task, frozenset())) - ability.tags - ability.programs
+    missing = (demand.needs | ability.needs_by_task.get(demand.task, frozenset())) - ability.tags
+    missing = {need for need in missing if need not in ability.programs}
     if missing:
         return f"{ability.label} lacks {', '.join(sorted(missing))}"
     return None
