@@ -43,3 +43,11 @@ def grandchild(number: int) -> int:
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(0.2)"
     current_job().run([sys.executable, "-S", "-c", stubborn])
     return number
+
+
+@queue.task
+def endless(number: int) -> None:
+    """Runs a program that never ends, and heeds no signal but the ninth."""
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    current_job().set_progress(0.5, "at it")
+    current_job().run([sys.executable, "-S", "-c", stubborn])
