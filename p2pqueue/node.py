@@ -93,9 +93,11 @@ class Node:
         """Takes nothing new, gives running handlers their grace, releases the rest, and closes everything."""
         try:
             await self.worker.stop(grace=grace)
-            if self._loops is not None:
-                await asyncio.shield(self._loops)
+            await self.wait()
         finally:
+            if self._loops is not None and not self._loops.done():  # the stop itself was broken off
+                self._loops.cancel()
+                await asyncio.wait([self._loops])
             await self._stack.aclose()
 
     def hurry(self) -> None:
