@@ -46,6 +46,13 @@ class Batch:
         self._here: set[str] = set()  # rows that stand in the table
         self._outlived: list[tuple[str, str]] = []
 
+    @classmethod
+    def of_new_rows(cls, connection: sqlite3.Connection, shape: Shape, rows: dict[str, dict[str, Known]]) -> Batch:
+        """A batch that only makes rows that were not there."""
+        batch = cls(connection, shape)
+        batch.known = batch.winners = rows
+        return batch
+
     def load(self, keys: Collection[str]) -> None:
         """Reads what stands in the rows with these keys."""
         name = self.shape.name

@@ -76,30 +76,14 @@ class Database:
         with self._transaction() as writer:
             done = []
             for index, fn in enumerate(fns):
+                kept, writer.touched = writer.touched, set()
+                done.append(writer.alone(index, fn))
                 if loud and loud[index]:
-                    kept, writer.touched = writer.touched, set()
-                    done.append(self._alone(writer, fn))
                     heard |= writer.touched
-                    writer.touched |= kept
-                else:
-                    done.append(self._alone(writer, fn))
+                writer.touched |= kept
+        for index, failure in writer.failures.items():
+            done[index] = Done(error=failure)
         return done, frozenset(heard)
-
-    def _alone(self, writer: Writer, fn: Transaction) -> Done:
-        connection = self.connection
-        connection.execute("SAVEPOINT one")
-        before = writer.mark()
-        try:
-            value = fn(writer)
-        except Exception as error:
-            if isinstance(error, sqlite3.Error) and not connection.in_transaction:
-                raise
-            connection.execute("ROLLBACK TO one")
-            connection.execute("RELEASE one")
-            writer.return_to(before)
-            return Done(error=error)
-        connection.execute("RELEASE one")
-        return Done(value)
 
     def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Runs a function on a connection that only reads, in one short transaction; it gives plain values."""

@@ -14,6 +14,7 @@ from p2pqueue.replica.aside import drop_outranked, set_aside
 from p2pqueue.replica.batch import Batch
 from p2pqueue.replica.contest import Tally, offer, sift
 from p2pqueue.replica.merged import Merged
+from p2pqueue.replica.pending import is_of_data
 from p2pqueue.replica.signing import UNKNOWN_AUTHOR
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import Shape
@@ -23,14 +24,6 @@ from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Writer
 
 _SYSTEM_ORDER = {table.name: index for index, table in enumerate(SYSTEM_TABLES)}
-_DATA_ERRORS = (
-    sqlite3.IntegrityError,
-    sqlite3.DataError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-    OverflowError,
-    UnicodeEncodeError,
-)
 
 
 def merge(writer: Writer, writes: Sequence[Write], *, repair: bool = False) -> Merged:
@@ -121,8 +114,7 @@ def _merge_alone(writer: Writer, shape: Shape, write: Write, tally: Tally) -> No
 
 def _undo(connection: sqlite3.Connection, error: Exception) -> None:
     """Takes a failed part back; raises the error again where it was not the data's fault."""
-    plain = isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_ERROR
-    if not plain and not isinstance(error, _DATA_ERRORS):
+    if not is_of_data(error):
         raise error
     connection.execute("ROLLBACK TO merging")
     connection.execute("RELEASE merging")

@@ -14,7 +14,8 @@ from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
 from p2pqueue.replica.batch import Batch, Known
 from p2pqueue.replica.counting import counting
-from p2pqueue.replica.merged import Put, Signer
+from p2pqueue.replica.merged import Done, Put, Signer
+from p2pqueue.replica.pending import Pending
 from p2pqueue.replica.signing import Keyring, body_of
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.stamp import generation as generation_of
@@ -45,7 +46,7 @@ class Writer:
         now: int,
         random: Callable[[int], bytes],
     ) -> None:
-        self.connection = connection
+        self._connection = connection
         self.shapes = shapes
         self.signer = signer
         self.keyring = keyring
@@ -53,10 +54,24 @@ class Writer:
         self.random = random
         self.touched: set[tuple[str, str]] = set()
         self.sign = sign
-        self._fresh: set[str] = set()
+        self._fresh: set[str] = set()  # keys that were made in this transaction and that SQLite hasn't seen
+        self._pending = Pending(connection, shapes)
+        self._savepoint: str | None = None  # the one to open before the function that runs now touches the connection
+        self._opened = False
         self.author: bytes
         self.author, self.hlc, self.seq = connection.execute(SELECT_OWN).fetchone()
         self._began = (self.author, self.hlc, self.seq)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection, with everything on it that was put so far."""
+        if self._savepoint is not None and not self._opened:
+            self._pending.flush_others()
+            self._connection.execute(self._savepoint)
+            self._opened = True
+        if self._pending.mine:
+            self._fresh.difference_update(self._pending.flush_mine())
+        return self._connection
 
     @property
     def device_id(self) -> str:
@@ -147,14 +162,32 @@ class Writer:
         batch.load((key,))
         return batch.life(key)
 
-    def mark(self) -> tuple[bytes, int, int]:
-        """Where author, clock and number stand, for `return_to` after a savepoint was rolled back."""
-        return (self.author, self.hlc, self.seq)
+    def alone(self, owner: int, fn: Callable[[Writer], Any]) -> Done:
+        """Runs one of several functions that share the transaction; if it raises, it is undone alone."""
+        self._pending.owner, self._savepoint, self._opened = owner, "SAVEPOINT alone", False
+        before = (self.author, self.seq)
+        try:
+            done = Done(fn(self))
+            if self._opened:
+                self._connection.execute("RELEASE alone")
+            self._pending.keep()
+            self._fresh.clear()  # what another function puts into these rows finds them in SQLite
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not self._connection.in_transaction:
+                raise
+            if self._opened:
+                self._connection.execute("ROLLBACK TO alone")
+                self._connection.execute("RELEASE alone")
+            self._pending.mine = {}
+            self.author, self.seq = before  # the clock stays where it is, so that no time is used twice
+            done = Done(error=error)
+        self._savepoint = None
+        return done
 
-    def return_to(self, mark: tuple[bytes, int, int]) -> None:
-        """Goes back to a mark; the clock stays where it is, so that no time is used twice."""
-        self.author, _, self.seq = mark
-        self._fresh.clear()
+    @property
+    def failures(self) -> Mapping[int, Exception]:
+        """Of functions that ended well: what SQLite said of their writes in the end."""
+        return self._pending.failures
 
     def note(self, table: str, keys: Iterable[str]) -> None:
         """Marks rows as touched."""
@@ -162,12 +195,14 @@ class Writer:
 
     def finish(self) -> None:
         """Writes author, number and clock back; the caller commits."""
+        self._pending.flush_others()
+        connection = self.connection
         author, hlc, seq = self._began
         if self.seq != seq or self.author != author:
             values = (self.seq, self.random(_TAG_SIZE), self.hlc)
-            self.connection.execute("INSERT INTO commits (seq, tag, hlc) VALUES (?, ?, ?)", values)
+            connection.execute("INSERT INTO commits (seq, tag, hlc) VALUES (?, ?, ?)", values)
         elif self.hlc != hlc:
-            self.connection.execute("UPDATE incarnation SET hlc = ?", (self.hlc,))
+            connection.execute("UPDATE incarnation SET hlc = ?", (self.hlc,))
 
     def _shape(self, table: str) -> Shape:
         shape = self.shapes.get(table)
@@ -177,15 +212,34 @@ class Writer:
 
     def _write(self, table: str, puts: Sequence[Put]) -> list[Stamp]:
         shape = self._shape(table)
+        if self._fresh and all(put.key in self._fresh and not (put.generation or 0) >> RETRY_BITS for put in puts):
+            return [self._gather(shape, put) for put in puts]
         batch = Batch(self.connection, shape)
-        keys = {put.key for put in puts} - self._fresh
-        if keys:
-            batch.load(keys)
+        batch.load({put.key for put in puts})
         stamps = [self._offer(batch, put) for put in puts]
         batch.apply()
         self.note(table, batch.keys)
         self._fresh.difference_update(batch.keys)
         return stamps
+
+    def _gather(self, shape: Shape, put: Put) -> Stamp:
+        """Puts a register of a row that is new in this transaction: nothing stands there but what was gathered before."""
+        key, register, values, generation, rank, claim, earliest = put
+        values = in_order(shape, register, values)
+        self.hlc = hlc = tick(self.hlc, self.now)
+        stamp = Stamp(generation or 0, rank, claim, -hlc if earliest or register in shape.first else hlc, self.author)
+        standing = self._pending.stands(shape.name, key, register)
+        if standing is None or standing.stamp < stamp:
+            self._pending.put(shape.name, key, register, self._signed(shape, key, register, stamp, values))
+            self.touched.add((shape.name, key))
+        return stamp
+
+    def _signed(self, shape: Shape, key: str, register: str, stamp: Stamp, values: tuple[Any, ...]) -> Known:
+        self.seq = seq = self.seq + 1
+        if register not in shape.signed:
+            return Known(stamp, seq, 1, 0, values)
+        body = body_of(shape.name, key, register, stamp, seq, values)
+        return Known(stamp, seq, 1, 0, values, body, self.sign(body))
 
     def _offer(self, batch: Batch, put: Put) -> Stamp:
         key, register, values, generation, rank, claim, earliest = put
@@ -200,12 +254,7 @@ class Writer:
             rival = batch.rival(key, register, stamp)
         if rival is not None:
             return stamp
-        self.seq = seq = self.seq + 1
-        body = signature = None
-        if register in shape.signed:
-            body = body_of(shape.name, key, register, stamp, seq, values)
-            signature = self.sign(body)
-        batch.take(key, register, Known(stamp, seq, 1, 0, values, body, signature))
+        batch.take(key, register, self._signed(shape, key, register, stamp, values))
         return stamp
 
     def drop_unless_verified(self, batch: Batch, key: str, register: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from pathlib import Path
 
@@ -204,3 +205,81 @@ def test_a_stamp_is_above_everything_that_was_merged() -> None:
         assert stamp.hlc > hlc(ahead.now)
         fast.merge(slow.live_writes(above={}))
         assert fast.read(lambda c: c.execute("SELECT text FROM notes").fetchone()) == ("after seeing",)
+
+
+def read_then_make(writer: Writer) -> tuple[int, str, int]:
+    first = make_clip(writer)
+    (seen,) = writer.connection.execute("SELECT count(*) FROM clips").fetchone()
+    second = make_clip(writer)
+    (after,) = writer.connection.execute("SELECT count(*) FROM clips").fetchone()
+    return seen, second or first, after
+
+
+def test_a_function_sees_what_it_and_those_before_it_put() -> None:
+    with Space().replica() as replica:
+        done = replica.write_many([make_clip, read_then_make, make_clip, read_then_make])
+        assert [each.result()[::2] for each in done[1::2]] == [(2, 3), (5, 6)]
+        assert replica.counts("clips") == {"new": 6}
+
+
+def test_a_function_that_fails_after_it_looked_is_undone_alone() -> None:
+    def fail(writer: Writer) -> None:
+        read_then_make(writer)
+        make_clip(writer)
+        raise ZeroDivisionError
+
+    with Space().replica() as replica:
+        seq = replica.heads()[replica.author].seq
+        done = replica.write_many([make_clip, fail, make_clip, fail, read_then_make])
+        assert [each.error is None for each in done] == [True, False, True, False, True]
+        assert replica.counts("clips") == {"new": 4}
+        assert replica.heads()[replica.author].seq == seq + 4
+
+
+def test_values_that_sqlite_refuses_fail_their_function_alone() -> None:
+    def bad(writer: Writer) -> None:
+        key = make_clip(writer)
+        writer.put("clips", key, "stage", {"stage": b"bytes where text is declared"})
+
+    with Space().replica() as replica:
+        done = replica.write_many([make_clip, bad, make_clip, read_then_make, bad, make_clip])
+        assert [type(each.error) for each in done] == [type(None), sqlite3.IntegrityError] + [type(None)] * 2 + [
+            sqlite3.IntegrityError,
+            type(None),
+        ]
+        assert replica.counts("clips") == {"new": 5}
+        with pytest.raises(sqlite3.IntegrityError):
+            replica.write(bad)
+        assert replica.counts("clips") == {"new": 5}
+
+
+def test_one_function_may_write_to_a_row_that_another_made_in_the_same_transaction() -> None:
+    made: list[str] = []
+
+    def make(writer: Writer) -> None:
+        made.append(make_clip(writer, "made"))
+
+    def title(writer: Writer) -> None:
+        writer.put("clips", made[0], "title", {"title": "by another"})
+
+    with Space().replica() as replica:
+        for done in replica.write_many([make, title]):
+            done.result()
+        row = clip(replica, made[0])
+    assert row is not None
+    assert (row["name"], row["title"]) == ("made", "by another")
+
+
+def test_of_two_puts_into_a_new_register_the_greater_stays() -> None:
+    def put(writer: Writer) -> str:
+        key = writer.new_id()
+        writer.put("clips", key, "stage", {"stage": "done"}, rank=2)
+        writer.put("clips", key, "stage", {"stage": "on"})
+        make_clip(writer, "first", key=key)
+        make_clip(writer, "second", key=key)
+        return key
+
+    with Space().replica() as replica:
+        row = clip(replica, replica.write(put))
+    assert row is not None
+    assert (row["stage"], row["name"]) == ("done", "first")
