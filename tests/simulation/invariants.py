@@ -68,16 +68,16 @@ def heads_of(device: Device) -> dict[bytes, int]:
     return {author: head.seq for author, head in device.replica.heads().items()}
 
 
-def loose_of(device: Device) -> dict[bytes, list[int]]:
+def loose_of(device: Device, dropped: Dropped) -> dict[bytes, list[int]]:
     """The numbers above the heads: what an author that died with its disk left half sent stays loose for ever."""
     assert device.replica is not None
-    query = (
-        "SELECT author, changes.seq FROM changes LEFT JOIN heads USING (author) WHERE changes.seq > coalesce(heads.seq, 0) ORDER BY 1, 2"
-    )
+    heads = heads_of(device)
     found: dict[bytes, list[int]] = {}
-    for author, seq in device.replica.read(lambda connection: connection.execute(query).fetchall()):
-        found.setdefault(author, []).append(seq)
-    return found
+    for row in device.replica.read(lambda connection: connection.execute(_VERIFIED).fetchall()):
+        stamp, seq = Stamp(*row[3:8]), row[8]
+        if seq > heads.get(stamp.author, 0) and not is_dropped(dropped, row[:3], stamp):
+            found.setdefault(stamp.author, []).append(seq)
+    return {author: sorted(numbers) for author, numbers in found.items()}
 
 
 def contents(device: Device, dropped: Dropped, *, rows_only: bool = False) -> dict[Any, Any]:
@@ -86,8 +86,7 @@ def contents(device: Device, dropped: Dropped, *, rows_only: bool = False) -> di
     replica = device.replica
     found: dict[Any, Any] = {}
     lives: dict[tuple[str, str], int] = {}
-    unchecked = {row[:2] for row in replica.read(lambda connection: connection.execute(_UNVERIFIED).fetchall())}
-    changes = [row for row in replica.read(lambda connection: connection.execute(_VERIFIED).fetchall()) if row[:2] not in unchecked]
+    changes = replica.read(lambda connection: connection.execute(_VERIFIED).fetchall())
     born = {(row[0], row[1]) for row in changes if row[0] in replica.shapes and row[2] == replica.shapes[row[0]].creating}
     for row in changes:
         stamp = Stamp(*row[3:8])
@@ -113,12 +112,20 @@ def ended_rows(device: Device) -> set[tuple[str, str]]:
     return found
 
 
+def unchecked_rows(device: Device) -> set[tuple[str, str]]:
+    """The rows of a device with a first write whose signature can't be checked yet: as if it weren't here."""
+    assert device.replica is not None
+    return {row[:2] for row in device.replica.read(lambda connection: connection.execute(_UNVERIFIED).fetchall())}
+
+
 def check_equal(one: Device, two: Device, dropped: Dropped, *, rows_only: bool = False, ended_too: bool = True) -> None:
     """Equal heads and equal loose writes mean equal tables.
 
     Without `ended_too`, rows that ended on both are let be: digests, which find what a fork hid, leave them out.
     """
     first, second = contents(one, dropped, rows_only=rows_only), contents(two, dropped, rows_only=rows_only)
+    unchecked = unchecked_rows(one) | unchecked_rows(two)
+    first, second = ({name: each for name, each in found.items() if name[:2] not in unchecked} for found in (first, second))
     if not ended_too and first != second:
         ended = ended_rows(one) & ended_rows(two)
         first, second = ({name: each for name, each in found.items() if name[:2] not in ended} for found in (first, second))

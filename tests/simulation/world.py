@@ -255,10 +255,10 @@ class World:
         self._settle_latent()
         if self.latent:
             return
-        states = {device.name: (heads_of(device), loose_of(device)) for device in up}
+        states = {device.name: (heads_of(device), loose_of(device, self.dropped)) for device in up}
         for one, two in combinations(up, 2):
             if states[one.name] == states[two.name]:
-                check_equal(one, two, self.dropped, ended_too=not self.forkish)
+                check_equal(one, two, self.dropped, rows_only=self.forkish, ended_too=not self.forkish)
                 self.sometimes("equal heads")
 
     def _settle_latent(self) -> None:
@@ -301,13 +301,13 @@ class World:
 
     def _is_settled(self) -> bool:
         devices = self._alive()
-        states = [(heads_of(device), loose_of(device)) for device in devices]
+        states = [(heads_of(device), loose_of(device, self.dropped)) for device in devices]
         if any(each != states[0] for each in states):
             return False
         if self.forkish:
             try:
                 for device in devices[1:]:
-                    check_equal(devices[0], device, self.dropped, ended_too=not self.forkish)
+                    check_equal(devices[0], device, self.dropped, rows_only=self.forkish, ended_too=not self.forkish)
             except Violation:
                 return False
         return True
@@ -316,8 +316,8 @@ class World:
         devices = self._alive()
         for device in devices[1:]:
             if heads_of(device) == heads_of(devices[0]):
-                check_equal(devices[0], device, self.dropped, ended_too=not self.forkish)
-        lines = [f"{device.name}: heads {_words(heads_of(device))}, loose {_words(loose_of(device))}" for device in devices]
+                check_equal(devices[0], device, self.dropped, rows_only=self.forkish, ended_too=not self.forkish)
+        lines = [f"{device.name}: heads {_words(heads_of(device))}, loose {_words(loose_of(device, self.dropped))}" for device in devices]
         raise Violation("not equal long after the faults stopped:\n" + "\n".join(lines))
 
     def _check_acknowledged(self) -> None:
