@@ -322,7 +322,10 @@ class World:
 
     def _check_acknowledged(self) -> None:
         disks = [(device.name, registers(device), ended_rows(device) if self.forkish else set()) for device in self._alive()]
+        born = {register for _, disk, _ in disks for register in disk}
         for register, stamps in self.acknowledged.items():
+            if (register[0], register[1], CREATING[register[0]]) not in born:
+                continue  # a row whose creating write went with a disk is none
             for stamp in stamps:
                 for name, disk, ended in disks:
                     if covers(disk, register, stamp, CREATING) or is_dropped(self.dropped, register, stamp):
