@@ -7,14 +7,16 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from p2pqueue import Job, Queue
 from p2pqueue.home import Home
+from p2pqueue.jobs import rows
 from p2pqueue.node import Node
 
 APP = str(Path(__file__).with_name("app.py"))
 QUICK: dict[str, Any] = {"slots": 2, "grace": 2.0, "beat_every": 0.2, "stale_after": 2.0}
+T = TypeVar("T")
 
 
 class Stage:
@@ -43,6 +45,14 @@ class Stage:
     def note(self, name: str = "note") -> str:
         """Where a handler says that it works."""
         return str(self.folder / name)
+
+    def read(self, fn: Callable[..., T], *args: Any, **named: Any) -> T:
+        """What a reading function gives for this home's replica."""
+        return self.queue.access.read(lambda connection: fn(connection, *args, **named))
+
+    def why(self, job: Job[Any]) -> str | None:
+        """Why the job waits, while a node runs."""
+        return self.read(rows.why, job.row, node_running=True)
 
     async def close(self) -> None:
         await self.queue.aclose()

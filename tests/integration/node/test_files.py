@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,11 +86,16 @@ async def test_an_output_that_is_not_there_fails_its_job_in_words(stage: Stage) 
         assert words(job) == ["failed"]
 
 
-TROUBLES = {
+def be_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+TROUBLES: dict[str, Callable[[Path], object]] = {
     "deleted": lambda path: path.unlink(),
     "changed": lambda path: os.utime(path, (1, 1)),
     "longer": lambda path: os.truncate(path, LARGE + 1),
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a folder": be_a_folder,
 }
 
 

@@ -1,0 +1,191 @@
+"""Pausing, resuming, cancelling, deleting and retrying, while jobs wait, begin, run and end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from p2pqueue import File, Job, JobCancelled, NoSuchJob, WrongState
+from tests.integration.node.stage import Stage, said, status, until, words
+
+KINDS = pytest.mark.parametrize("kind", ["", "inline_"], ids=["child", "inline"])
+
+
+async def began(job: Job[object], note: str) -> None:
+    """Waits until the handler is at work."""
+    await until(lambda: said(note))
+
+
+@KINDS
+async def test_a_running_job_that_is_paused_goes_on_from_its_checkpoint(stage: Stage, kind: str) -> None:
+    note = stage.note()
+    async with stage.run():
+        job = stage.enqueue(f"{kind}climb", steps=8, pause=0.1, note=note)
+        await until(lambda: len(said(note)) >= 3)
+        job.pause()
+        await until(lambda: words(job) == ["released"])
+        steps = len(said(note))
+        assert (job.status, job.row.attempt, job.row.state_status) == ("paused", 0, "queued")
+        await asyncio.sleep(0.3)
+        assert len(said(note)) == steps < 8, "nothing runs while it is paused"
+        job.resume()
+        done = await job.aresult(20)
+        assert done == list(range(done[0], 8))
+        assert done[0] in (steps, steps - 1), "the last step may have been stopped before its checkpoint"
+        assert words(job) == ["released", "succeeded"]
+        assert [attempt.number for attempt in job.attempts] == [1, 1], "the attempt was given back"
+
+
+async def test_a_queued_job_that_is_paused_is_passed_over(stage: Stage) -> None:
+    paused = stage.enqueue("echo", value="paused")
+    paused.pause()
+    async with stage.run():
+        assert await stage.result("echo", value="other") == "other"
+        assert (paused.status, words(paused)) == ("paused", [])
+        paused.resume()
+        assert await paused.aresult(20) == "paused"
+
+
+@KINDS
+async def test_a_running_job_that_is_cancelled_stops_at_once(stage: Stage, kind: str) -> None:
+    note = stage.note()
+    async with stage.run() as node:
+        job = stage.enqueue(f"{kind}nap", seconds=30, note=note)
+        await began(job, note)
+        job.cancel()
+        took = await until(lambda: not node.worker.runs)
+        assert took < 3
+        assert job.status == "cancelled"
+        await until(lambda: words(job) == ["cancelled"])
+        with pytest.raises(JobCancelled):
+            await job.aresult(1)
+        assert await stage.result(f"{kind}echo", value=1) == 1
+    assert "ended" not in said(note)
+
+
+@KINDS
+async def test_a_running_job_that_is_deleted_stops_and_is_gone(stage: Stage, kind: str) -> None:
+    note = stage.note()
+    async with stage.run() as node:
+        job = stage.enqueue(f"{kind}nap", seconds=30, note=note)
+        await began(job, note)
+        job.delete()
+        await until(lambda: not node.worker.runs)
+        with pytest.raises(NoSuchJob):
+            _ = job.row
+        assert await stage.result(f"{kind}echo", value=1) == 1
+    assert stage.queue.counts() == dict.fromkeys(stage.queue.counts(), 0) | {"succeeded": 1}
+
+
+async def test_a_stop_that_is_swallowed_ends_nothing_twice(stage: Stage) -> None:
+    note = stage.note()
+    async with stage.run() as node:
+        job = stage.enqueue("inline_stubborn", note=note)
+        await began(job, note)
+        job.cancel()
+        await until(lambda: not node.worker.runs and words(job) == ["succeeded"])
+        assert (job.status, job.row.result_id) == ("cancelled", None)
+        paused = stage.enqueue("inline_stubborn", note=stage.note("other"))
+        await began(paused, stage.note("other"))
+        paused.pause()
+        assert await paused.aresult(20) == "all the same", "what ended well has ended well"
+
+
+async def test_a_job_that_is_retried_while_its_handler_still_ends_runs_once_more(stage: Stage) -> None:
+    note = stage.note()
+    async with stage.run() as node:
+        job = stage.enqueue("nap", seconds=0.6, note=note)
+        await began(job, note)
+        job.cancel()
+        job.retry()
+        assert await job.aresult(20) == 0.6
+        assert [word for word in said(note) if word.startswith("began")] == ["began 1", "began 1"]
+        await until(lambda: not node.worker.runs)
+        assert words(job)[1:] == ["succeeded"]
+        assert words(job)[0] in ("lost", "cancelled")
+        assert stage.queue.counts()["succeeded"] == 1
+
+
+async def test_pausing_and_resuming_in_haste_loses_nothing(stage: Stage) -> None:
+    note = stage.note()
+    async with stage.run():
+        job = stage.enqueue("inline_climb", steps=20, pause=0.03, note=note)
+        for _ in range(6):
+            await asyncio.sleep(0.08)
+            try:
+                job.pause()
+                job.resume()
+            except WrongState:
+                break
+        await job.aresult(20)
+        steps = [int(line.split()[1]) for line in said(note)]
+        assert sorted(set(steps)) == list(range(20))
+        assert set(words(job)[:-1]) <= {"released"}
+
+
+async def test_a_failed_job_that_is_retried_has_all_its_attempts_again(stage: Stage) -> None:
+    async with stage.run():
+        job = stage.enqueue("fail")
+        await status(job, "failed")
+        assert words(job) == ["failed"] * 3
+        job.retry()
+        await status(job, "failed")
+        assert words(job) == ["failed"] * 6
+        assert [attempt.number for attempt in job.attempts] == [1, 2, 3, 1, 2, 3]
+
+
+@pytest.mark.parametrize("task", ["echo", "nap", "inline_echo", "inline_nap"])
+async def test_a_cancel_at_any_moment_ends_the_job_for_good_or_is_refused(stage: Stage, task: str) -> None:
+    """From before the claim to after the end: never cancelled for one and succeeded for another."""
+    seed = time.time_ns()
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    args = {"value": 1} if task.endswith("echo") else {"seconds": 0.02}
+    met = set()
+    async with stage.run(slots=4) as node:
+        await stage.result(task, **args)  # warm
+
+        async def one(delay: float) -> None:
+            job = await stage.queue.aenqueue(task, args)
+            await asyncio.sleep(delay)
+            try:
+                await job.acancel()
+            except WrongState as refused:
+                assert "has already succeeded" in str(refused)
+                assert job.status == "succeeded"
+                met.add("succeeded")
+                return
+            assert job.status == "cancelled"
+            met.add("cancelled")
+            await until(lambda: job.id not in node.worker.runs)
+            cancelled.append(job)
+
+        cancelled: list[Job[object]] = []
+        longest = 0.08 if "nap" in task else 0.05
+        for _ in range(10):
+            await asyncio.gather(*(one(rng.uniform(0, longest)) for _ in range(4)))
+        await until(lambda: node.worker.idle)
+        assert await stage.result(task, **args) is not None
+    for job in cancelled:
+        assert (job.status, job.row.result_id) == ("cancelled", None)
+        assert set(words(job)) <= {"cancelled", "succeeded"}, "a run that was ready in the last moment is kept, its job is not"
+        assert len(words(job)) <= 1
+    assert stage.queue.counts()["running"] == 0
+    assert "cancelled" in met
+
+
+async def test_a_cancel_meets_a_job_that_waits_for_its_file(stage: Stage) -> None:
+    """The node still opens the input when the cancel comes: the handler is never called."""
+    path = stage.folder / "large.bin"
+    with path.open("wb") as file:
+        file.truncate(65 * 1024 * 1024)
+    async with stage.run(slots=1) as node:
+        for _ in range(12):
+            job = stage.enqueue("inline_digest", file=File(path))
+            await until(lambda job=job: job.id in node.worker.runs)  # type: ignore[misc]
+            job.cancel()
+            await until(lambda: not node.worker.runs)
+            assert job.status == "cancelled"
