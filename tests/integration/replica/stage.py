@@ -26,6 +26,12 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
     return out.split()
 
 
+def first(process: subprocess.Popen[str]) -> str:
+    """Waits for the first key that a process acknowledges."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
 def kill(process: subprocess.Popen[str]) -> list[str]:
     """Kills a process, gives the keys that it had acknowledged."""
     process.kill()

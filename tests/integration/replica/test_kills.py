@@ -11,7 +11,7 @@ from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity
 from p2pqueue.replica.replica import Replica
 from tests.integration.replica.hands import TABLES, one
-from tests.integration.replica.stage import check, kill, start
+from tests.integration.replica.stage import check, first, kill, start
 
 ROUNDS = 5
 
@@ -25,7 +25,8 @@ def test_random_kills_lose_no_acknowledged_write(home: Home, identity: Identity)
         author = replica.author
     for _ in range(ROUNDS):
         hands = [start(home, kind, 30.0) for kind in ("node", "bulk", "command")]
-        time.sleep(0.8 + chance.random())
+        acknowledged.update(first(hand) for hand in hands)
+        time.sleep(chance.random())
         for hand in chance.sample(hands, len(hands)):
             acknowledged.update(kill(hand))
             time.sleep(chance.random() * 0.05)
