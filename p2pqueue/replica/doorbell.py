@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from p2pqueue.replica.doorbell_server import DoorbellServer
 
 RING_WAIT = 0.05  # seconds that a ring may take
+ABSENT_FOR = 0.02  # seconds for which a node that was not there is not looked for again: a producer rings at every commit
 ANSWER_WAIT = 10.0  # seconds for the answer to a request
 _RING = frame({"kind": "ring"})
 
@@ -52,15 +54,21 @@ class _Bells:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, int], socket.socket] = {}
+        self._absent: dict[str, float] = {}  # paths where no node was, and until when that is believed
 
     def ring(self, path: Path) -> None:
-        key = (os.fspath(path), os.getpid())
+        name = os.fspath(path)
+        key = (name, os.getpid())
         with self._lock:
+            if self._absent and self._absent.get(name, 0.0) > time.monotonic():
+                return
             kept = self._kept.pop(key, None)
             if kept is None or not _rings(kept):
                 kept = _new_bell(path)
             if kept is not None:
                 self._kept[key] = kept
+            else:
+                self._absent[name] = time.monotonic() + ABSENT_FOR
 
     def close(self) -> None:
         with self._lock:
