@@ -56,7 +56,7 @@ def fail_until(attempt: int = 2) -> int:
 
 
 @queue.task(max_attempts=3)
-def crash(number: int = int(signal.SIGKILL)) -> None:
+def crash(number: int = getattr(signal, "SIGKILL", signal.SIGTERM)) -> None:
     """Kills its own process by a signal."""
     os.kill(os.getpid(), number)
     time.sleep(60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import click
@@ -63,6 +64,7 @@ def demo_command(invocation: Invocation, keep: bool) -> None:
     from p2pqueue.demo.stage import StoryBroken, stage
     from p2pqueue.demo.story import tell
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the node and the folder go in this case too
     with stage(keep=keep) as made:
         try:
             told = tell(made, _Terminal(to_stderr=invocation.json))
