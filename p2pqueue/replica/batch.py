@@ -201,24 +201,28 @@ class Batch:
         name, kept, here = self.shape.name, self.shape.kept, self._here
         rows: _Rows = {}
         changes: list[tuple[Any, ...]] = []
+        authors: dict[bytes, bytearray] = {}  # the sqlite3 module binds a bytearray in a third of the time
         for key in sorted(self.winners):  # pages are met in their order
             won = self.winners[key]
-            newest = 0
+            newest = unknown = 0
             row: list[Any] = [key, 0]
             for register, (stamp, seq, verified, _, values, body, signature) in won.items():
                 generation, rank, claim, hlc, author = stamp
                 parts = kept.get(register)
-                if parts is not None:
+                if parts is None:
+                    unknown += 1
+                else:
                     if generation >> RETRY_BITS and self._waits(key, register, stamp):
                         body = body or wire.pack(list(values))
                         values = (None,) * len(values)
                     row += values
                     row += parts(stamp)
                     newest = max(newest, hlc, -hlc)
-                changes.append((name, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified))
+                by = authors.get(author) or authors.setdefault(author, bytearray(author))
+                changes.append((name, key, register, by, seq, generation, rank, claim, hlc, body, signature, verified))
             if newest:
                 row[1] = newest >> COUNTER_BITS
-                names = tuple(won) if won.keys() <= kept.keys() else tuple(register for register in won if register in kept)
+                names = tuple(register for register in won if register in kept) if unknown else tuple(won)
                 statement = (key in here, names)
                 known = rows.get(statement)
                 if known is None:
