@@ -10,26 +10,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from p2pqueue import wire
 from p2pqueue.jobs.job import JobState, Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.replica.writer import Put, Writer
-from p2pqueue.workers.claimed import ClaimedJob, run_id
+from p2pqueue.workers.claimed import Begun, ClaimedJob, run_id
 from p2pqueue.workers.states import states_of
 
 RECORD_AFTER: Final = 0.05  # seconds: what runs longer is worth a write of its own
-
-
-class Begun(NamedTuple):
-    """A claim that only this device knows of. `claimed_at` is in milliseconds UTC; `author` the one that claimed."""
-
-    job_id: str
-    generation: int
-    claim: int
-    claimed_at: int
-    author: bytes
 
 
 def begun(job: ClaimedJob, author: bytes) -> Begun:

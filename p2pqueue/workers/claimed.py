@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from p2pqueue import wire
 from p2pqueue.jobs.job import Holder
 from p2pqueue.jobs.waiting import Ability
-
-if TYPE_CHECKING:
-    from p2pqueue.workers.begun import Begun
 
 CRASHED: Final = wire.pack({"crash": True})  # metadata of a run whose child died; two in a row fail the job
 DEFAULT_ATTEMPTS: Final = 3  # where neither the job nor a known task says otherwise
@@ -44,7 +41,17 @@ class ClaimedJob:
         """One attempt's name, unique on this device: job, generation and claim."""
         return f"{self.job_id}/{self.holder.generation}/{self.holder.claim}"
 
-    def run_id(self, author: bytes) -> str:
+    class Begun(NamedTuple):
+    """A claim that only this device knows of. `claimed_at` is in milliseconds UTC; `author` the one that claimed."""
+
+    job_id: str
+    generation: int
+    claim: int
+    claimed_at: int
+    author: bytes
+
+
+def run_id(self, author: bytes) -> str:
         """The key of this attempt's row in `runs`."""
         return run_id(self.job_id, self.holder.generation, self.holder.claim, author)
 

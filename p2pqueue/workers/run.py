@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import MisuseError
-from p2pqueue.workers.begun import Begun, begun
-from p2pqueue.workers.claimed import ClaimedJob
+from p2pqueue.workers.begun import begun
+from p2pqueue.workers.claimed import Begun, ClaimedJob
 from p2pqueue.workers.protocol import Why
 
 if TYPE_CHECKING:
