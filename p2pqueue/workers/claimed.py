@@ -41,7 +41,12 @@ class ClaimedJob:
         """One attempt's name, unique on this device: job, generation and claim."""
         return f"{self.job_id}/{self.holder.generation}/{self.holder.claim}"
 
-    class Begun(NamedTuple):
+    def run_id(self, author: bytes) -> str:
+        """The key of this attempt's row in `runs`."""
+        return run_id(self.job_id, self.holder.generation, self.holder.claim, author)
+
+
+class Begun(NamedTuple):
     """A claim that only this device knows of. `claimed_at` is in milliseconds UTC; `author` the one that claimed."""
 
     job_id: str
@@ -49,11 +54,6 @@ class ClaimedJob:
     claim: int
     claimed_at: int
     author: bytes
-
-
-def run_id(self, author: bytes) -> str:
-        """The key of this attempt's row in `runs`."""
-        return run_id(self.job_id, self.holder.generation, self.holder.claim, author)
 
 
 def run_id(job_id: str, generation: int, claim: int, author: bytes) -> str:

@@ -17,7 +17,7 @@ from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers import begun, recovery
 from p2pqueue.workers import settle as transactions
-from p2pqueue.workers.claimed import ClaimedJob, Ending, How, Taker
+from p2pqueue.workers.claimed import Begun, ClaimedJob, Ending, How, Taker
 from tests.unit.replica.kit import NOW, Clock, Space
 
 T = TypeVar("T")
@@ -109,8 +109,10 @@ class Desk:
         ability = Ability("here", tasks=frozenset(self.tasks), **self.ability)
         return Taker(self.me, "here", ability, self.limits)
 
-    def settle(self, *endings: Ending, slots: int = 0, skip: frozenset[str] = frozenset()) -> list[ClaimedJob]:
-        taker = replace(self.taker, skip=skip)
+    def settle(
+        self, *endings: Ending, slots: int = 0, skip: frozenset[str] = frozenset(), begun: tuple[Begun, ...] = ()
+    ) -> list[ClaimedJob]:  # fmt: skip
+        taker = replace(self.taker, skip=skip, begun=begun)
         return self.write(lambda writer: transactions.settle(writer, endings, taker, slots))
 
     def claim(self, slots: int = 1) -> list[ClaimedJob]:
