@@ -51,6 +51,10 @@ class Spans:
         index = bisect_left(self._last, first)
         return index < len(self._first) and self._first[index] <= first and last <= self._last[index]
 
+    def first_missing(self) -> int:
+        """The lowest number from 1 on that isn't in."""
+        return self._last[0] + 1 if self._first and self._first[0] <= 1 else 1
+
     def gaps(self, above: int) -> Iterator[Span]:
         """The runs that are missing between `above` and the highest number in, highest first."""
         for index in range(len(self._first) - 1, -1, -1):

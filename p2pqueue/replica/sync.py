@@ -104,7 +104,7 @@ class Session:
 
     def start(self, now: float) -> list[Effect]:
         """The link is up."""
-        return self._taking.open(now)
+        return self._taking.start(now)
 
     def received(self, message: Message, now: float) -> list[Effect]:
         """A message of the peer's has come."""
@@ -155,7 +155,7 @@ class Session:
                     self._early = [*self._early[-MAX_ASKED:], message]
                 offering.asked(message.round, message.rows)
             case Ended():
-                return taking.ended(message, now)
+                taking.ended(message, now)
             case Digest() | Mend() | More():
                 return self._mending.received(message)
         return []

@@ -54,12 +54,19 @@ class Taking:
         self._heads_at = now
         self._tell_at: float | None = None
         self._told: State | None = None
-        self._gap_at: float | None = None  # since when a `done` waits for a message that isn't here
+        self._missing = 0  # the message that a `done` waits for, 0 for none
+        self._missing_at = now  # since then
+        self._ended: list[Ended] = []  # what waits for the `done` before it
         self._rows_at = now if asks else math.inf
         self._rows_after: tuple[str, str] | None = None  # where the page that is asked begins
         self._rows_next: tuple[str, str] | None = None  # where the one behind it does
+        self._rows_asked = False  # a page was asked and not answered
 
     # --- opening and telling ---
+
+    def start(self, now: float) -> list[Effect]:
+        """Opens the first round."""
+        return [] if self.round is not None or self._opening else self.open(now)
 
     def open(self, now: float) -> list[Effect]:
         """Starts a new round, from what is counted and held."""
@@ -121,13 +128,13 @@ class Taking:
         if self.is_current(message.round, message.session) and not self._refused:
             self._dones = [*self._dones[-MAX_DONES:], message]
 
-    def ended(self, message: Ended, now: float) -> list[Effect]:
-        """The peer names rows that ended: they go, if the `done` before them has counted."""
-        if message.round != self.round or self._refused or self._opening or self._queue or self._merging or self._dones:
-            return []
-        self._rows_after = self._rows_next
+    def ended(self, message: Ended, now: float) -> None:
+        """The peer names rows that ended: they go once the `done` before them has counted."""
+        if message.round != self.round or self._refused or self._opening:
+            return
+        self._rows_after, self._rows_asked = self._rows_next, False
         self._rows_at = now if self._rows_after else now + ROWS_EVERY
-        return [DropEnded(self._number(), message.rows, self._falls)] if message.rows else []
+        self._ended = [*self._ended[-MAX_DONES:], message]
 
     # --- what was done ---
 
@@ -165,7 +172,7 @@ class Taking:
         if self.round is None or not page.rows:
             self._rows_after, self._rows_at = None, now + ROWS_EVERY
             return []
-        self._rows_next = page.resume
+        self._rows_next, self._rows_asked = page.resume, True
         return [Send(Rows(self.round, page.rows))]
 
     # --- time ---
@@ -181,6 +188,9 @@ class Taking:
         if self._queue and not self._merge:
             effects.append(self._next_merge())
         effects += self._count(now)
+        if self._ended and not (self._queue or self._merging or self._dones or self._moving):
+            effects += [DropEnded(self._number(), message.rows, self._falls) for message in self._ended if message.rows]
+            self._ended = []
         if now >= self._heads_at and not self._opening:
             effects += self._tell(now) if self._is_busy(now) else self.open(now)
         elif self._tell_at is not None and now >= self._tell_at and self.round is not None and not self._opening:
@@ -197,9 +207,11 @@ class Taking:
         self.round = RoundId(self._session, self._rounds)
         self.state = self._told = state
         self._falls = state.falls
-        self._peer, self._refused, self._gap_at = None, False, None
+        self._peer, self._refused, self._missing = None, False, 0
         self._durable = Spans()
-        self._dones = []
+        self._dones, self._ended = [], []
+        if self._rows_asked:
+            self._rows_at = self._opened_at  # what was asked in the round before is forgotten
         return [Send(Heads(self.round, serving, state.heads, state.held))]
 
     def _tell(self, now: float) -> list[Effect]:
@@ -225,10 +237,9 @@ class Taking:
         """Lets every `done` count whose writes are durable."""
         ready = [done for done in self._dones if self._durable.covers(1, done.count)]
         self._dones = [done for done in self._dones if not self._durable.covers(1, done.count)]
-        if not self._dones or self._queue or self._merging:
-            self._gap_at = None
-        elif self._gap_at is None:
-            self._gap_at = now
+        missing = self._durable.first_missing() if self._dones else 0
+        if missing != self._missing:
+            self._missing, self._missing_at = missing, now
         heads: dict[bytes, Head] = {}
         for done in ready:
             for author, head in done.heads.items():
@@ -243,7 +254,7 @@ class Taking:
         """Says whether the round is still bringing writes: then it isn't cut by another."""
         if self._queue or self._merging or self._moving:
             return True
-        lost = self._refused or self._peer is None or (self._gap_at is not None and now - self._gap_at >= QUIET)
+        lost = self._refused or self._peer is None or (self._missing and now - self._missing_at >= QUIET)
         return not lost and now - self._heard_at < QUIET
 
     def _refuse(self, refusals: tuple[Refusal, ...], now: float) -> list[Effect]:
@@ -251,7 +262,7 @@ class Taking:
         if self.round is None:
             return effects
         self._refused = True
-        self._dones = []
+        self._dones, self._ended = [], []
         self._heads_at = min(self._heads_at, now + REFUSED_AFTER)
         return [*effects, Send(Refused(self.round, refusals[:MAX_WRITES]))]
 

@@ -159,6 +159,8 @@ class Endpoint:
             elif isinstance(effect, Send):
                 if self._crashes(before=True):
                     return
+                if self.world.loses(self.device, self.peer, effect.message):
+                    continue
                 for frame in self.frames.split(encode(effect.message)):
                     self.link.carry(self.device, frame)
                 self._crashes(before=False)

@@ -10,6 +10,7 @@ from itertools import combinations, pairwise
 
 from p2pqueue.jobs.tables import TABLES
 from p2pqueue.replica.effects import Answer, DropEnded, Report, Request
+from p2pqueue.replica.messages import Message
 from p2pqueue.replica.retention import prune
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.system import SYSTEM_TABLES
@@ -59,7 +60,7 @@ class World:
         self.dropped: Dropped = {}
         self.acknowledged: dict[Register, list[Stamp]] = {}
         self.latent: set[bytes] = set()  # authors under which two databases may be writing
-        self._checked: dict[tuple[str, str], tuple[object, object]] = {}
+        self.loses: Callable[[Device, Device, Message], bool] = lambda sender, receiver, message: False
 
     def run(self) -> None:
         """The storm, the calm, and the days after."""
@@ -355,6 +356,8 @@ class World:
 
     def _pairs(self) -> Iterator[tuple[Device, Device]]:
         devices, topology = self.devices, self.plan.topology
+        if topology == "none":
+            return
         if topology == "mesh":
             yield from combinations(devices, 2)
         elif topology == "star":
