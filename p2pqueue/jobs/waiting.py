@@ -51,7 +51,7 @@ def lacking(demand: Demand, ability: Ability) -> str | None:
     elif demand.task not in ability.tasks:
         return f"no running node here has the task {demand.task!r}"
     missing = (demand.needs | ability.needs_by_task.get(demand.task, frozenset())) - ability.tags
-    missing = {need for need in missing if need not in ability.programs}
+    missing = frozenset(need for need in missing if need not in ability.programs)
     if missing:
         return f"{ability.label} lacks {', '.join(sorted(missing))}"
     return None

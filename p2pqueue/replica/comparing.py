@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from p2pqueue import wire
 from p2pqueue.replica.digest import Digests, bucket_of
@@ -72,7 +73,7 @@ def _rows(shape: Shape) -> str:
     return f"(SELECT * FROM {quote(shape.name)} WHERE {going_on(shape)}) AS t"
 
 
-def _entries(connection: sqlite3.Connection, shape: Shape, register: str) -> Iterable[tuple[object, ...]]:
+def _entries(connection: sqlite3.Connection, shape: Shape, register: str) -> Iterable[tuple[Any, ...]]:
     columns = [f"t.{quote(column.sql_name)}" for column in shape.registers[register].columns]
     query = (
         f"SELECT c.key, {_PART}, c.body, {', '.join(columns)} FROM changes AS c JOIN {_rows(shape)} ON t.{quote(shape.table.key)} = c.key "
@@ -82,7 +83,7 @@ def _entries(connection: sqlite3.Connection, shape: Shape, register: str) -> Ite
         yield (*row[:7], row[7:])
 
 
-def _kept_entries(connection: sqlite3.Connection, shape: Shape) -> Iterable[tuple[object, ...]]:
+def _kept_entries(connection: sqlite3.Connection, shape: Shape) -> Iterable[tuple[Any, ...]]:
     """What is kept unread for an upgrade, and what was set aside because it couldn't be stored."""
     key, names = quote(shape.table.key), ", ".join("?" * len(shape.registers))
     unread = (
