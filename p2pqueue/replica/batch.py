@@ -16,7 +16,7 @@ from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.replica.counting import recount, statuses
 from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
-from p2pqueue.replica.statements import DELETE_CHANGE, INSERT_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape
+from p2pqueue.replica.statements import DELETE_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape, insert_changes
 
 
 class Known(NamedTuple):
@@ -191,10 +191,7 @@ class Batch:
                 execute(statement, parameters[0])
             else:
                 self.connection.executemany(statement, parameters)
-        if len(changes) == 1:
-            execute(INSERT_CHANGE, changes[0])
-        else:
-            self.connection.executemany(INSERT_CHANGE, changes)
+        insert_changes(self.connection, changes)
         return len(changes)
 
     def _parameters(self) -> tuple[_Rows, list[tuple[Any, ...]]]:

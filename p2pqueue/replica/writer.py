@@ -19,7 +19,7 @@ from p2pqueue.replica.pending import Pending
 from p2pqueue.replica.signing import Keyring, body_of
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.stamp import generation as generation_of
-from p2pqueue.replica.statements import INSERT_CHANGE, Shape
+from p2pqueue.replica.statements import Shape, insert_changes
 from p2pqueue.replica.values import in_order
 
 __all__ = ["Put", "Writer"]
@@ -148,7 +148,7 @@ class Writer:
         keys = [put.key for put in puts]
         with counting(self.connection, shape, keys, fresh=new):
             self.connection.executemany(shape.upsert((register,)) if new else shape.update((register,)), rows)
-        self.connection.executemany(INSERT_CHANGE, changes)
+        insert_changes(self.connection, changes)
         self.note(table, keys)
         self._fresh.difference_update(keys)
 
