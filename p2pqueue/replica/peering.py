@@ -91,7 +91,7 @@ class Peering:
         only = _authors_of(connection, None) if request.own_only else None
         if only is not None:
             heads = {author: head for author, head in heads.items() if author in only}
-        if not reading.is_anything_above(connection, request.counted):  # as nearly always
+        if not reading.is_anything_unsent(connection, request.counted, request.held):  # as nearly always
             return Page((), "nothing", heads, _falls(connection))
         writes = reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=request.limit + 1, only=only)
         rest: Literal["nothing", "more", "not ours to relay"] = "more" if len(writes) > request.limit else "nothing"

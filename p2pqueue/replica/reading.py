@@ -18,6 +18,19 @@ from p2pqueue.replica.write import Head, Write
 
 _CHANGE = "tbl, key, register, generation, rank, claim, hlc, author, seq, body, signature"
 _SYSTEM = ", ".join(f"'{table.name}'" for table in SYSTEM_TABLES)
+_FEW = 8  # runs of held numbers that are looked at one by one
+# A walk along the index: the next author is the least that is greater.
+_WALK = (
+    "WITH RECURSIVE known(author) AS (SELECT min(author) FROM changes UNION ALL "
+    "SELECT (SELECT min(changes.author) FROM changes WHERE changes.author > known.author) FROM known WHERE known.author IS NOT NULL)"
+)
+_AUTHORS = f"{_WALK} SELECT author FROM known WHERE author IS NOT NULL UNION SELECT author FROM set_aside WHERE held"
+_HELD = (
+    f"{_WALK} SELECT changes.author, changes.seq FROM known JOIN changes INDEXED BY changes_by_author ON changes.author = known.author "
+    "AND changes.seq > coalesce((SELECT seq FROM heads WHERE heads.author = known.author), 0) WHERE verified = 1 "
+    "UNION ALL SELECT author, seq FROM set_aside WHERE held "
+    "AND seq > coalesce((SELECT seq FROM heads WHERE heads.author = set_aside.author), 0)"
+)
 
 
 def heads(connection: sqlite3.Connection) -> dict[bytes, Head]:
@@ -27,33 +40,29 @@ def heads(connection: sqlite3.Connection) -> dict[bytes, Head]:
 
 def authors(connection: sqlite3.Connection) -> Iterator[bytes]:
     """Every author that has a live write here, by one probe of the index each; and those of writes that are kept aside."""
-    row = connection.execute("SELECT min(author) FROM changes").fetchone()
-    while row[0] is not None:
-        yield row[0]
-        row = connection.execute("SELECT min(author) FROM changes WHERE author > ?", row).fetchone()
-    aside = "SELECT DISTINCT author FROM set_aside WHERE held AND author NOT IN (SELECT author FROM changes)"
-    yield from (author for (author,) in connection.execute(aside))
+    for (author,) in connection.execute(_AUTHORS).fetchall():
+        yield author
 
 
-def is_anything_above(connection: sqlite3.Connection, counted: Mapping[bytes, int]) -> bool:
-    """Says whether any live write, or one kept aside, has a number above these, by one probe of the index for each author."""
-    query = "SELECT 1 FROM changes WHERE author = ? AND seq > ? LIMIT 1"
-    if any(connection.execute(query, (author, counted.get(author, 0))).fetchone() for author in authors(connection)):
-        return True
+def is_anything_unsent(connection: sqlite3.Connection, counted: Mapping[bytes, int], held: Mapping[bytes, Sequence[Span]]) -> bool:
+    """Says whether there may be a live write, or one kept aside, that a peer neither counts nor holds; quick where there is none."""
+    query = "SELECT 1 FROM changes WHERE author = ? AND seq BETWEEN ? AND ? LIMIT 1"
+    for author in authors(connection):
+        above, spans = counted.get(author, 0), held.get(author, ())
+        if len(spans) > _FEW:
+            return True
+        starts = [above, *(last for _, last in spans)]
+        ends = [*(first for first, _ in spans), 1 << 62]
+        if any(connection.execute(query, (author, a + 1, b - 1)).fetchone() for a, b in zip(starts, ends, strict=True) if a + 1 < b):
+            return True
     return connection.execute("SELECT 1 FROM set_aside WHERE held LIMIT 1").fetchone() is not None
 
 
 def held(connection: sqlite3.Connection) -> dict[bytes, Spans]:
     """The numbers above each author's head whose writes are here; unchecked signed ones don't count."""
-    counted = {author: head.seq for author, head in heads(connection).items()}
     found: dict[bytes, Spans] = {}
-    for author in authors(connection):
-        query = "SELECT seq FROM changes WHERE author = ? AND seq > ? AND verified = 1 ORDER BY seq"
-        for (seq,) in connection.execute(query, (author, counted.get(author, 0))):
-            found.setdefault(author, Spans()).add(seq)
-    for author, seq in connection.execute("SELECT author, seq FROM set_aside WHERE held"):
-        if seq > counted.get(author, 0):
-            found.setdefault(author, Spans()).add(seq)
+    for author, seq in connection.execute(_HELD):
+        found.setdefault(author, Spans()).add(seq)
     return found
 
 
