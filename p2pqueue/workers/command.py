@@ -2,8 +2,11 @@
 
 A command is a list of words with placeholders: `{input}` and each other file parameter become paths, `{1}`, `{2}` the
 files in their order, `{out}` or `{output}` (and `{out2}` …) the outputs, every other `{name}` the argument of that
-name. `{{` stands for a brace; a name that is none of these stays as it is. No shell reads the words unless asked;
-then each value is quoted for it. The program runs in the attempt's own folder.
+name, or its default. `{{` stands for a brace. No shell reads the words unless asked; then each value is quoted for
+it. The program runs in the attempt's own folder.
+
+A placeholder that has no value fails the attempt before the program starts. Only the words of `exec`, which has no
+arguments, keep other names as they are: `${HOME}`, awk's `{print}`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from p2pqueue import wire
-from p2pqueue.errors import ConfigError
+from p2pqueue.errors import ArgumentError, ConfigError
 from p2pqueue.jobs.arguments import FILE_KEY, RESULT_FILE, decode, is_marker
 from p2pqueue.workers.context import JobContext
 from p2pqueue.workers.handler import open_files
@@ -27,20 +30,25 @@ from p2pqueue.workers.progress import ProgressPattern
 from p2pqueue.workers.protocol import Assignment, Failed, Outcome, OutputFile, Succeeded
 
 OUTPUT_LIMIT: Final = 16 * 1024  # characters of what a program without outputs printed: its result
-_LAST_LINE: Final = 300  # characters of the last line that a failure quotes
+_QUOTED_LINES: Final = 5  # of the output, which a failure quotes
+_QUOTED: Final = 500  # characters of them in all
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+)\}")
 _OUTPUT = re.compile(r"out(?:put)?([0-9]*)")
 
 
 @dataclass(frozen=True)
 class Command:
-    """A program as a job runs it; `inputs` are the file parameters in their order, `outputs` plain file names."""
+    """A program as a job runs it; `inputs` are the file parameters in their order, `outputs` plain file names.
+
+    `defaults` hold the arguments that a job need not name; None where there are no arguments, as with `exec`.
+    """
 
     argv: tuple[str, ...]
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     shell: bool = False
     progress: str | None = None
+    defaults: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -57,25 +65,30 @@ class Command:
 
     @classmethod
     def from_map(cls, plain: Mapping[str, Any]) -> Command:
-        """The command of a map with argv, inputs, outputs, shell and progress; only argv must be there."""
+        """The command of a map with argv, inputs, outputs, shell, progress and defaults; only argv must be there."""
         return cls(
             argv=_texts(plain, "argv"),
             inputs=_texts(plain, "inputs"),
             outputs=_texts(plain, "outputs"),
             shell=bool(plain.get("shell")),
             progress=plain.get("progress"),
+            defaults=plain.get("defaults"),
         )
 
     def to_map(self) -> dict[str, Any]:
         """The command as a plain map."""
         return {
             "argv": list(self.argv), "inputs": list(self.inputs), "outputs": list(self.outputs), "shell": self.shell,
-            "progress": self.progress,
+            "progress": self.progress, "defaults": None if self.defaults is None else dict(self.defaults),
         }  # fmt: skip
 
     def words(self, values: Mapping[str, Any], folder: PurePath) -> list[str]:
-        """The words with their placeholders filled; `values` holds the arguments, files as paths."""
-        known = self._known(values, folder)
+        """The words with their placeholders filled; `values` holds the arguments, files as paths.
+
+        Raises `ArgumentError` where one has no value.
+        """
+        known = self._known({**(self.defaults or {}), **values}, folder)
+        self._check_filled(known)
         quote = shlex.quote if self.shell else str
         words = [fill(word, {name: quote(value) for name, value in known.items()}) for word in self.argv]
         return ["/bin/sh", "-c", *words] if self.shell else words
@@ -86,6 +99,13 @@ class Command:
         for word in self.argv:
             found |= dict.fromkeys(name for name in placeholders(word) if not (name.isdigit() or _OUTPUT.fullmatch(name)))
         return list(found)
+
+    def _check_filled(self, known: Mapping[str, str]) -> None:
+        asked = dict.fromkeys(name for word in self.argv for name in placeholders(word) if name not in known)
+        empty = [f"{{{name}}}" for name in asked if self.defaults is not None or name.isdigit() or _OUTPUT.fullmatch(name)]
+        if empty:
+            advice = "give the job what they stand for, or write {{ for a brace"
+            raise ArgumentError(f"the program was not started: nothing was given for {', '.join(empty)} of its command; {advice}")
 
     def _known(self, values: Mapping[str, Any], folder: PurePath) -> dict[str, str]:
         known: dict[str, str] = {}
@@ -125,13 +145,16 @@ def perform(assignment: Assignment, job: JobContext, interrupt: Interrupt) -> Ou
     values = {name: files[value[FILE_KEY]].path if is_marker(value) else value for name, value in args.items()}
     if not command.inputs:
         command = Command.from_map(command.to_map() | {"inputs": [name for name, value in args.items() if is_marker(value)]})
-    words = command.words(values, folder)
+    try:
+        words = command.words(values, folder)
+    except ArgumentError as error:
+        return Failed(str(error), None, ("ArgumentError", "Exception"), final=True)
     reader = _Reader(job, command.progress)
     interrupt.open()
     try:
         run(words, on_line=reader.take, cwd=folder)
     except ProgramFailed as error:
-        return Failed(reader.with_last_line(str(error)), None, ("ProgramFailed", "Exception"))
+        return Failed(reader.with_last_lines(str(error)), None, ("ProgramFailed", "Exception"))
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
         kinds = (type(error).__name__, "OSError", "Exception")
         return Failed(f"the program {words[0]!r} can't be started here: {error.strerror}", None, kinds)
@@ -164,9 +187,13 @@ class _Reader:
     def text(self) -> str:
         return "\n".join(self._last)[-OUTPUT_LIMIT:]
 
-    def with_last_line(self, words: str) -> str:
-        last = next((line.strip() for line in reversed(self._last) if line.strip()), "")
-        return f"{words}: {last[:_LAST_LINE]}" if last else words
+    def with_last_lines(self, words: str) -> str:
+        """Words with the last lines of the output: what went wrong often stands above the very last."""
+        told = [line.strip() for line in self._last if line.strip()][-_QUOTED_LINES:]
+        text = " | ".join(told)
+        if len(text) > _QUOTED:
+            text = "…" + text[-_QUOTED:]
+        return f"{words}: {text}" if text else words
 
 
 def _collect(outputs: Sequence[str], folder: Path, reader: _Reader) -> Outcome:

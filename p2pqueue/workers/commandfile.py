@@ -77,7 +77,7 @@ def _task(name: str, table: Any, queue: str) -> CommandTask:
             near = difflib.get_close_matches(key, _KEYS, 1)
             raise ConfigError(f"there is no key {key!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(_KEYS)}"))
     command = _command(table)
-    parameters = _parameters(command, _of(table, "args", dict, {}))
+    parameters = _parameters(command, command.defaults or {})
     description = {
         "name": name,
         "queue": _of(table, "queue", str, queue),
@@ -112,6 +112,7 @@ def _command(table: Mapping[str, Any]) -> Command:
         raise ConfigError("command is a list of words, the program first")
     outputs = _of(table, "outputs", list, [_of(table, "output", str, "")] if "output" in table else [])
     plain = {"argv": words, "outputs": outputs, "shell": shell, "progress": _of(table, "progress", str, None)}
+    plain["defaults"] = _of(table, "args", dict, {})
     inputs = _of(table, "inputs", list, None)
     if inputs is None:
         inputs = ["input"] if "input" in Command.from_map(plain).parameters() else []

@@ -45,7 +45,7 @@ def _failure(
     retry_at = _later(now, backoff.delay(job.attempt, random()))
     if isinstance(outcome, TimedOut):
         return Ending(job, "retry", error=outcome.reason, log_tail=outcome.log_tail, retry_at=retry_at, **known)
-    how: How = "retry" if is_retried(outcome.kinds, _retry_on(job, task)) else "failed"
+    how: How = "retry" if not outcome.final and is_retried(outcome.kinds, _retry_on(job, task)) else "failed"
     return Ending(job, how, error=outcome.error, traceback=outcome.traceback, log_tail=outcome.log_tail, retry_at=retry_at, **known)
 
 

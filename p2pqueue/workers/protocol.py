@@ -129,12 +129,16 @@ class Succeeded(Value):
 
 
 class Failed(Value):
-    """The handler raised; `kinds` are the names of the exception's classes, the most special first."""
+    """The handler raised; `kinds` are the names of the exception's classes, the most special first.
+
+    `final` where another attempt could only end in the same way.
+    """
 
     error: str
     traceback: str | None = None
     kinds: tuple[str, ...] = ()
     log_tail: str | None = None
+    final: bool = False
 
 
 class RetryLater(Value):

@@ -70,12 +70,27 @@ async def test_several_outputs_are_named(bare: Stage) -> None:
     assert [output.name for output in outcome.outputs] == ["a.txt", "b.txt"]
 
 
-async def test_an_exit_status_is_a_failure_with_the_last_line(bare: Stage) -> None:
+async def test_an_exit_status_is_a_failure_with_the_last_lines(bare: Stage) -> None:
     outcome = await perform(bare, ["sh", "-c", "echo at work; echo no such codec >&2; exit 3"])
     assert isinstance(outcome, Failed)
-    assert outcome.error == "sh ended with exit status 3: no such codec"
+    assert outcome.error == "sh ended with exit status 3: at work | no such codec"
     assert outcome.log_tail == "at work\nno such codec\n"
     assert outcome.traceback is None
+
+
+async def test_a_failure_quotes_no_more_than_the_last_few_lines_that_say_something(bare: Stage) -> None:
+    outcome = await perform(bare, ["sh", "-c", "for n in 1 2 3 4 5 6; do echo line $n; echo; done; exit 3"])
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "sh ended with exit status 3: line 2 | line 3 | line 4 | line 5 | line 6"
+
+
+async def test_a_placeholder_without_a_value_fails_for_good_before_the_program_starts(bare: Stage, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    outcome = await perform(bare, ["touch", str(trace), "{height}"], defaults={})
+    assert isinstance(outcome, Failed)
+    assert outcome.final
+    assert "nothing was given for {height}" in outcome.error
+    assert not trace.exists()
 
 
 async def test_a_program_that_is_not_there_fails_in_words(bare: Stage) -> None:

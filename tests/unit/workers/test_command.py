@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.errors import ConfigError
+from p2pqueue.errors import ArgumentError, ConfigError
 from p2pqueue.workers.command import Command, fill, placeholders
 from p2pqueue.workers.commandfile import CommandTask, read_commands
 from p2pqueue.workers.protocol import TaskDescription
@@ -39,6 +39,21 @@ def test_values_are_quoted_for_a_shell() -> None:
     assert command.words({"input": "/a b", "word": "x'; rm"}, FOLDER) == ["/bin/sh", "-c", "cat '/a b' | grep 'x'\"'\"'; rm'"]
 
 
+def test_defaults_stand_for_arguments_that_a_job_does_not_name() -> None:
+    defaults = {"height": 720, "none": 0, "off": False, "empty": "", "word": "a; b"}
+    command = Command(("x", "{height}", "{none}", "{off}", "{empty}", "{word}"), defaults=defaults)
+    assert command.words({}, FOLDER) == ["x", "720", "0", "false", "", "a; b"]
+    assert command.words({"height": 480, "off": True}, FOLDER) == ["x", "480", "0", "true", "", "a; b"]
+    assert Command(("echo {word}",), shell=True, defaults=defaults).words({}, FOLDER)[2] == "echo 'a; b'"
+
+
+def test_a_placeholder_without_a_value_never_reaches_the_program() -> None:
+    with pytest.raises(ArgumentError, match=r"nothing was given for \{height\}, \{2\}"):
+        Command(("x", "{{kept}}", "{height}", "{1}", "{2}"), inputs=("video",), defaults={}).words({"video": "/in/a.mov"}, FOLDER)
+    with pytest.raises(ArgumentError, match=r"\{out2\}"):
+        Command(("x", "{print}", "${HOME}", "{out2}"), outputs=("a",)).words({}, FOLDER)
+
+
 def test_parameters_are_what_placeholders_ask_for() -> None:
     words = ("x", "{input}", "{height}", "{out}", "{output2}", "{1}", "{{no}}", "{height}")
     command = Command(words, inputs=("input",), outputs=("a", "b"))
@@ -46,7 +61,7 @@ def test_parameters_are_what_placeholders_ask_for() -> None:
 
 
 def test_a_command_survives_its_map() -> None:
-    command = Command(("a", "b"), ("i",), ("o",), progress="(x)")
+    command = Command(("a", "b"), ("i",), ("o",), progress="(x)", defaults={"height": 720})
     assert Command.from_map(command.to_map()) == command
 
 
@@ -104,6 +119,8 @@ def test_a_file_declares_command_tasks(tmp_path: Path) -> None:
     assert (shrink.max_input, shrink.memory_limit, shrink.doc) == (10 << 30, 1 << 30, "Makes it small.")
     assert shrink.backoff is not None
     assert '"first": 10' in shrink.backoff
+    assert shrink.command is not None
+    assert Command.from_map(shrink.command).words({"input": "/in/a.mov", "quality": 23}, FOLDER)[5] == "scale=-2:720"
     assert list(shrink.parameters) == [
         {"name": "input", "annotation": "File", "is_file": True, "required": True},
         {"name": "height", "annotation": "int", "is_file": False, "required": False, "default": 720},
