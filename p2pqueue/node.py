@@ -80,6 +80,7 @@ class Node:
         self._loops: asyncio.Task[None] | None = None
         self._started = time.time()
         self._stopped = asyncio.Event()
+        self.recovered: tuple[str, ...] = ()  # ids of the jobs that an earlier run of this home left running
 
     async def start(self) -> Ready:
         """Starts everything; returns when jobs are being taken. Raises `HomeInUse` and whatever is in the way."""
@@ -137,7 +138,7 @@ class Node:
         await self._start_runners()
         await self.store.write(self._remember)
         limits = {name: task.max_attempts for name, task in self.tasks.items()}
-        await self.store.write(lambda writer: recover(writer, limits), quiet=True)
+        self.recovered = tuple(await self.store.write(lambda writer: recover(writer, limits), quiet=True))
         self.sealer = Sealer(self.store, self.shelf)
         self.worker = self._make_worker()
         server = DoorbellServer(

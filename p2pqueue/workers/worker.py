@@ -30,6 +30,7 @@ from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succe
 from p2pqueue.workers.report import Runner
 from p2pqueue.workers.run import Reporter, Run
 from p2pqueue.workers.settle import beat, checkpoint, next_due, settle
+from p2pqueue.workers.telling import tell_end, tell_start
 
 PROGRESS_EVERY = 2.0  # seconds between two beats of a job whose progress moves; watchers see every step at once
 PROGRESS_STEP = 0.01  # of the whole: smaller steps wait for the next ordinary beat
@@ -196,8 +197,8 @@ class Worker:
     def _start(self, job: ClaimedJob, author: bytes) -> None:
         assert self._group is not None
         self._empty.clear()
-        now = time.monotonic()
-        run = self.runs[job.job_id] = Run(job, author, started=now, beaten=now)
+        tell_start(job)
+        run = self.runs[job.job_id] = Run(job, author, started=(now := time.monotonic()), beaten=now)
         self._unrecorded.set()
         self._group.create_task(self._run(run))
 
@@ -232,6 +233,7 @@ class Worker:
         )  # fmt: skip
 
     def _end(self, run: Run, ending: Ending) -> None:
+        tell_end(ending)
         if self.runs.get(run.job.job_id) is run:
             del self.runs[run.job.job_id]
         if not self.runs:
@@ -283,10 +285,8 @@ class Worker:
             _log.warning("a checkpoint of job %s was not kept: %s", job.job_id, error)
 
     async def _tell(self, endings: Collection[Ending], claimed: Collection[ClaimedJob]) -> None:
-        if not self.live.watched:
-            return
-        asked = self.live.asked([*(ending.job.job_id for ending in endings), *(job.job_id for job in claimed)])
-        await self.tell_rows(asked)
+        if self.live.watched:
+            await self.tell_rows(self.live.asked([*(ending.job.job_id for ending in endings), *(job.job_id for job in claimed)]))
 
     async def tell_rows(self, job_ids: Collection[str]) -> None:
         """Tells watchers how these jobs stand now."""
