@@ -111,6 +111,11 @@ def span(seconds: float | None) -> str:
     return f"{seconds // 86400:.0f} d {seconds % 86400 // 3600:.0f} h"
 
 
+def counted(number: int, noun: str) -> str:
+    """How many of something: `1 job`, `2 jobs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def bytes_text(count: int | None) -> str:
     """A size for people, in units of 1000: `512 B`, `1.5 MB`, `8.6 GB`."""
     if count is None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from p2pqueue.cli import quantities
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 from p2pqueue.cli.output import plain
 from p2pqueue.settings import TABLE, TABLE_BY_NAME
@@ -79,10 +80,24 @@ def run_command(invocation: Invocation, /, app: str | None, burst: bool, **overr
     if app is None and node.settings.work and not node.settings.allow_exec:
         invocation.warn("without APP this node has no tasks; name one, or use --allow-exec or --no-work")
     announce = _take_stdout()
-    asyncio.run(_run(node, lambda ready: announce(_ready_line(invocation, ready)), burst=burst))
+
+    def started(ready: Ready) -> None:
+        announce(_ready_line(invocation, ready))
+        _tell_start(invocation, node)
+
+    asyncio.run(_run(invocation, node, started, burst=burst))
 
 
-async def _run(node: Node, announce: Callable[[Ready], None], *, burst: bool) -> None:
+def _tell_start(invocation: Invocation, node: Node) -> None:
+    if node.recovered:
+        invocation.say(f"took back {quantities.counted(len(node.recovered), 'job')} of an earlier run")
+    commands = sorted(name for name, task in node.tasks.items() if task.command is not None)
+    if commands and node.settings.work and not node.settings.allow_exec:
+        wait = "1 task waits" if len(commands) == 1 else f"{len(commands)} tasks wait"
+        invocation.warn(f"{wait} until the node is started with --allow-exec: {plain(', '.join(commands))}")
+
+
+async def _run(invocation: Invocation, node: Node, announce: Callable[[Ready], None], *, burst: bool) -> None:
     stop = asyncio.Event()
     started = False
     task = asyncio.current_task()
@@ -92,6 +107,8 @@ async def _run(node: Node, announce: Callable[[Ready], None], *, burst: bool) ->
             task.cancel()
         elif stop.is_set():
             node.hurry()
+        else:
+            _tell_stop(invocation, node)
         stop.set()
 
     _on_signals(on_signal)
@@ -108,6 +125,15 @@ async def _run(node: Node, announce: Callable[[Ready], None], *, burst: bool) ->
     finally:
         stop.set()
         await node.stop()
+    invocation.say("stopped")
+
+
+def _tell_stop(invocation: Invocation, node: Node) -> None:
+    if running := len(node.worker.runs):
+        wait = quantities.span(node.settings.grace)
+        invocation.say(f"stopping: waiting up to {wait} for {quantities.counted(running, 'job')}; once more to stop at once")
+    else:
+        invocation.say("stopping")
 
 
 async def _until_over(node: Node, stop: asyncio.Event, *, burst: bool) -> None:
@@ -155,8 +181,7 @@ def _take_stdout() -> Callable[[str], None]:
 def _ready_line(invocation: Invocation, ready: Ready) -> str:
     if invocation.json:
         return json.dumps({"ready": True, **asdict(ready)})
-    tasks = f"{len(ready.tasks)} task{'' if len(ready.tasks) == 1 else 's'}"
-    slots = f"{ready.slots} slot{'' if ready.slots == 1 else 's'}"
+    tasks, slots = quantities.counted(len(ready.tasks), "task"), quantities.counted(ready.slots, "slot")
     return f"ready: {plain(ready.label)} in {plain(ready.space)}, {tasks}, {slots}, pid {ready.pid}"
 
 

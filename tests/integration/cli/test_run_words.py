@@ -1,0 +1,40 @@
+"""What a running node says to the person who started it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.integration.cli.conftest import CommandLine
+from tests.integration.cli.test_working import wait_for
+
+
+def test_a_node_tells_what_it_took_back_what_it_runs_and_that_it_stops(p2p: CommandLine) -> None:
+    with p2p.node() as node:
+        job_id = p2p("enqueue", "sleep", "seconds=60").id
+        wait_for(p2p, job_id, "running")
+        node.process.kill()
+        node.process.wait()
+    with p2p.node("-v") as node:
+        wait_for(p2p, job_id, "running")
+        assert node.stop(signal.SIGTERM) == 0
+        told = node.errors.read_text()
+    assert "took back 1 job of an earlier run" in told
+    assert f"job {job_id[:13]} sleep: attempt 2 of 3 started" in told
+    assert "stopping: waiting up to 1 s for 1 job; once more to stop at once" in told
+    assert f"job {job_id[:13]} sleep: attempt 2 released after" in told
+    assert told.rstrip().endswith("stopped")
+
+
+def test_a_node_with_q_says_nothing_when_it_stops(p2p: CommandLine) -> None:
+    with p2p.node("-q") as node:
+        assert node.stop(signal.SIGTERM) == 0
+        assert node.errors.read_text() == ""
+
+
+def test_command_tasks_that_may_not_run_are_named_at_the_start(p2p: CommandLine, tmp_path: Path) -> None:
+    commands = tmp_path / "media.toml"
+    commands.write_text('[tasks.shout]\ncommand = ["echo", "a"]\n\n[tasks.whisper]\ncommand = ["echo", "b"]\n')
+    told = p2p("run", str(commands), "--burst").err
+    assert "2 tasks wait until the node is started with --allow-exec: shout, whisper" in told
+    assert "--allow-exec" not in p2p("run", str(commands), "--burst", "--allow-exec").err
