@@ -162,10 +162,12 @@ class _Opened:
 
     @property
     def shelf(self) -> Shelf:
+        from p2pqueue.config import load_settings
         from p2pqueue.payload.shelf import Shelf
 
         if self._shelf is None:
-            self._shelf = Shelf(self.home, self.identity.space_key)
+            settings = load_settings(self.home)
+            self._shelf = Shelf(self.home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
         return self._shelf
 
     def close(self) -> None:

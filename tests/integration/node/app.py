@@ -107,6 +107,20 @@ def crash_once() -> int:
     return current_job().attempt
 
 
+@queue.task
+def program(seconds: float, note: str) -> None:
+    """Leaves the work to a program."""
+    say(note, "began")
+    current_job().run(["sleep", str(seconds)])
+
+
+@queue.task
+def tell_pid(note: str, seconds: float) -> int:
+    say(note, os.getpid())
+    time.sleep(seconds)
+    return current_job().attempt
+
+
 @queue.task(max_attempts=3)
 def kill_node(note: str, after: float = 0.0) -> None:
     say(note, "attempt", current_job().attempt)
@@ -141,6 +155,12 @@ def make(size: int, copies: int = 1) -> Any:
             file.truncate(size)
         made.append(File(path))
     return made[0] if copies == 1 else {"files": made, "count": copies}
+
+
+@queue.task
+def give(path: str) -> File:
+    """Returns a file that lies elsewhere, so that it has to be copied."""
+    return File(path)
 
 
 @queue.task(max_attempts=1)
@@ -237,6 +257,8 @@ async def inline_raise(kind: str) -> None:
         future = asyncio.get_running_loop().create_future()
         future.cancel()
         await future
+    if kind == "interrupt":
+        raise KeyboardInterrupt
     raise {"exit": SystemExit(3), "value": ValueError("no"), "timeout": TimeoutError("of its own"), "retry": Retry("later", delay=-1)}[kind]
 
 

@@ -81,6 +81,22 @@ async def status(job: Job[Any], *wanted: str, within: float = 15.0) -> None:
         await asyncio.sleep(0.01)
 
 
+def told(note: str, within: float = 20.0) -> None:
+    """Waits, in a test without a loop, until a handler has said something."""
+    began = time.monotonic()
+    while not said(note):
+        assert time.monotonic() - began < within, "no handler began"
+        time.sleep(0.02)
+
+
+def became(job: Job[Any], *wanted: str, within: float = 20.0) -> None:
+    """As `status`, in a test without a loop."""
+    began = time.monotonic()
+    while job.status not in wanted:
+        assert time.monotonic() - began < within, f"the job is {job.status} ({job.row}), not {wanted}"
+        time.sleep(0.02)
+
+
 def words(job: Job[Any]) -> list[str]:
     """How the attempts of a job ended."""
     return [attempt.status for attempt in job.attempts]

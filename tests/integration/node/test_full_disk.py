@@ -36,8 +36,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest_asyncio.fixture
-async def stage(disk: Path, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     """A stage whose home is on the small disk; notes and inputs lie elsewhere."""
+    monkeypatch.setenv("P2PQUEUE_QUOTA", "1GB")
+    monkeypatch.setenv("P2PQUEUE_RESERVE", "0")
     home = Home(disk / "home")
     home.ensure()
     create(home, space_name="test", label="here")
@@ -70,7 +72,7 @@ def integrity(home: Home) -> str:
 
 async def test_what_was_acknowledged_is_done_when_there_is_room_again(stage: Stage, disk: Path, caplog: pytest.LogCaptureFixture) -> None:
     note = stage.note()
-    async with stage.run(reserve=0, slots=2) as node:
+    async with stage.run(slots=2) as node:
         before = [stage.enqueue("inline_echo", value=number) for number in range(20)]
         running = stage.enqueue("nap", seconds=1.0, note=note)
         await until(lambda: said(note))
@@ -99,23 +101,25 @@ async def test_what_was_acknowledged_is_done_when_there_is_room_again(stage: Sta
 
 
 async def test_an_output_that_does_not_fit_puts_its_job_back_until_there_is_room(stage: Stage, disk: Path) -> None:
-    async with stage.run(reserve=0, slots=1):
-        job = stage.enqueue("make", size=20 << 20)
+    path = stage.folder / "output.bin"
+    path.write_bytes(os.urandom(1 << 20) * 20)
+    async with stage.run(slots=1):
+        job = stage.enqueue("give", path=str(path))
         await until(lambda: "released" in words(job) or job.done)
         assert (job.status, job.row.attempt) == ("queued", 0)
         assert "No space left" in (job.attempts[0].error or "")
         assert await stage.result("inline_echo", value=1) == 1
         subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
         made = await job.aresult(30)
-        assert made.size == 20 << 20
-        assert len(made.bytes()) == 20 << 20
+        path.unlink()
+        assert (made.size, len(made.bytes())) == (20 << 20, 20 << 20)
     assert not list(stage.home.work_dir.iterdir())
 
 
 async def test_an_input_that_does_not_fit_makes_no_job(stage: Stage, disk: Path) -> None:
     path = stage.folder / "input.bin"
     path.write_bytes(os.urandom(1 << 20) * 20)
-    async with stage.run(reserve=0):
+    async with stage.run():
         with pytest.raises(DiskFull):
             stage.enqueue("digest", file=File(path))
         assert sum(stage.queue.counts().values()) == 0
@@ -125,7 +129,7 @@ async def test_an_input_that_does_not_fit_makes_no_job(stage: Stage, disk: Path)
 
 async def test_a_node_on_a_full_disk_can_be_stopped_and_started_again(stage: Stage, disk: Path) -> None:
     note = stage.note()
-    async with stage.run(reserve=0, grace=1.0) as node:
+    async with stage.run(grace=1.0) as node:
         job = stage.enqueue("nap", seconds=0.5, note=note)
         await until(lambda: said(note))
         await asyncio.sleep(0.2)
@@ -134,7 +138,7 @@ async def test_a_node_on_a_full_disk_can_be_stopped_and_started_again(stage: Sta
         async with asyncio.timeout(15):
             await node.stop()
     filler.unlink()
-    async with stage.run(reserve=0):
+    async with stage.run():
         await status(job, "succeeded")
         assert words(job)[-1] == "succeeded"
         assert set(words(job)[:-1]) <= {"lost"}

@@ -100,6 +100,7 @@ RAISED = [
     ("cancelled", "failed", "CancelledError"),
     ("future", "failed", "CancelledError"),
     ("exit", "failed", "SystemExit: 3"),
+    ("interrupt", "failed", "KeyboardInterrupt"),
     ("value", "failed", "ValueError: no"),
     ("timeout", "failed", "TimeoutError: of its own"),
     ("retry", "failed", "later"),

@@ -13,6 +13,7 @@ from p2pqueue import wire
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.ledger import NewJob, enqueue_many
 from p2pqueue.replica.writer import Writer
+from p2pqueue.workers import worker as workers
 from tests.integration.node.stage import Stage, status, until
 
 
@@ -39,6 +40,20 @@ async def test_a_job_starts_at_its_time_and_not_before(stage: Stage) -> None:
         for job in (soon, later):
             late = job.attempts[0].started_at.timestamp() - (job.row.run_at or 0) / 1000
             assert -0.002 <= late < 1
+
+
+async def test_a_job_starts_at_its_time_by_a_clock_that_was_set_or_went_on_while_the_machine_slept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "LOOK_AT_CLOCK", 0.2)
+    async with stage.run(slots=1):
+        job = stage.enqueue("inline_echo", value="late", options={"delay": timedelta(hours=1)})
+        await asyncio.sleep(1)  # the node waits for it now, and its own changes wake nobody
+        assert job.status == "queued"
+        as_it_is, as_it_is_ns = time.time, time.time_ns
+        monkeypatch.setattr(time, "time", lambda: as_it_is() + 7200)
+        monkeypatch.setattr(time, "time_ns", lambda: as_it_is_ns() + 7200 * 10**9)
+        assert await job.aresult(10) == "late"
 
 
 async def test_a_job_that_is_enqueued_for_before_wakes_the_node_that_waits_for_later(stage: Stage) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from p2pqueue import Queue
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity
-from tests.integration.node.stage import APP, said
-from tests.integration.nodes import CommandLine, Program, node
+from tests.integration.node.stage import APP, became, said, words
+from tests.integration.nodes import Program, node
 
 
 def start(home: Home, number: int) -> Program:
@@ -24,21 +25,30 @@ def test_a_job_that_kills_its_node_ends_after_its_attempts_over_restarts(
     home: Home, identity: Identity, tmp_path: Path, after: float
 ) -> None:
     note = str(tmp_path / "note")
-    line = CommandLine(home.path)
-    other = line.json("enqueue", "nap", "seconds=0.05", "--priority", "-1")["id"]
-    poison = line.json("enqueue", "kill_node", f"note={note}", f"after={after}", "--priority", "9")["id"]
-    for number in range(3):
-        program = start(home, number)
-        assert program.process.wait(30) == -9
-        program.lines.close()
-        assert said(note) == [f"attempt {attempt}" for attempt in range(1, number + 2)]
-    with node(home.path, APP, "--slots", "2"):
-        shown = line.wait_for(poison, status="failed")
-        assert shown["error"] == "worker lost"
-        assert [attempt["status"] for attempt in shown["attempts"]] == ["lost"] * 3
-        assert [attempt["attempt"] for attempt in shown["attempts"]] == [1, 2, 3]
-        assert line.wait_for(other, status="succeeded")
-        time.sleep(0.3)
-        assert len(said(note)) == 3, "it is not tried again"
-        again = line.json("enqueue", "echo", "value=1", "--wait")
-        assert again["status"] == "succeeded"
+    with Queue("node-tests", home=home) as queue:
+        other = queue.enqueue("nap", {"seconds": 0.05}, priority=-1, max_attempts=9)  # it may run beside the poison, and die with it
+        poison = queue.enqueue("kill_node", {"note": note, "after": after}, priority=9)
+        for number in range(3):
+            program = start(home, number)
+            assert program.process.wait(30) == -9
+            program.lines.close()
+            program.wait_until_no_descendant_lives(5.0)
+            assert said(note) == [f"attempt {attempt}" for attempt in range(1, number + 2)]
+        with node(home.path, APP, "--slots", "2"):
+            became(poison, "failed")
+            assert poison.error == "worker lost"
+            assert words(poison) == ["lost"] * 3
+            assert [attempt.number for attempt in poison.attempts] == [1, 2, 3]
+            assert other.result(20) == 0.05
+            assert queue.enqueue("echo", {"value": 1}).result(20) == 1
+            time.sleep(0.2)
+            assert len(said(note)) == 3, "it is not tried again"
+
+
+def test_a_job_that_kills_its_child_spares_the_node_and_the_others(home: Home, identity: Identity) -> None:
+    with Queue("node-tests", home=home) as queue, node(home.path, APP, "--slots", "2"):
+        poison = queue.enqueue("crash")
+        others = [queue.enqueue("echo", {"value": number}) for number in range(5)]
+        assert [job.result(20) for job in others] == list(range(5))
+        became(poison, "failed")
+        assert words(poison) == ["failed", "failed"]

@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
+from p2pqueue import Queue
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity
-from tests.integration.node.stage import APP, said
-from tests.integration.nodes import CommandLine, Program, node
+from tests.integration.node.stage import APP, became, said, told, words
+from tests.integration.nodes import Program, node
 
 
 @pytest.fixture
-def line(home: Home, identity: Identity) -> CommandLine:
-    return CommandLine(home.path)
+def queue(home: Home, identity: Identity) -> Iterator[Queue]:
+    with Queue("node-tests", home=home) as made:
+        yield made
 
 
-def wait(note: str, limit: float = 20.0) -> None:
-    deadline = time.monotonic() + limit
-    while not said(note):
-        assert time.monotonic() < deadline, "the handler did not begin"
-        time.sleep(0.02)
+@pytest.fixture
+def note(tmp_path: Path) -> str:
+    return str(tmp_path / "note")
 
 
 def ends(program: Program, within: float) -> float:
@@ -38,75 +38,75 @@ def ends(program: Program, within: float) -> float:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_node_that_is_told_to_stop_releases_what_takes_too_long(line: CommandLine, tmp_path: Path, number: signal.Signals) -> None:
-    note = str(tmp_path / "note")
-    with node(line.home, APP, "--grace", "0.5s") as program:
-        long = line.json("enqueue", "nap", "seconds=60", f"note={note}")["id"]
-        wait(note)
+def test_a_node_that_is_told_to_stop_releases_what_takes_too_long(queue: Queue, home: Home, note: str, number: signal.Signals) -> None:
+    with node(home.path, APP, "--grace", "0.5s") as program:
+        long = queue.enqueue("program", {"seconds": 60, "note": note})
+        told(note)
         program.process.send_signal(number)
-        assert 0.5 <= ends(program, 15) < 10
-    shown = line.json("show", long)
-    assert (shown["status"], shown["attempt"]) == ("queued", 0)
-    assert [attempt["status"] for attempt in shown["attempts"]] == ["released"]
-    with node(line.home, APP):
-        shown = line.wait_for(long, status="running", limit=10)  # at once, not when a lease runs out
-        line.json("cancel", long)
+        assert 0.5 <= ends(program, 20) < 10
+    assert (long.status, long.row.attempt, words(long)) == ("queued", 0, ["released"])
+    with node(home.path, APP):
+        became(long, "running", within=10)  # at once, not when a lease runs out
+        long.cancel()
+        became(long, "cancelled")
 
 
-def test_a_node_that_is_told_to_stop_waits_for_what_ends_in_time(line: CommandLine, tmp_path: Path) -> None:
-    note = str(tmp_path / "note")
-    with node(line.home, APP, "--grace", "30s", "--slots", "1") as program:
-        short = line.json("enqueue", "nap", "seconds=1", f"note={note}")["id"]
-        waiting = line.json("enqueue", "echo")["id"]
-        wait(note)
+def test_a_node_that_is_told_to_stop_waits_for_what_ends_in_time(queue: Queue, home: Home, note: str) -> None:
+    with node(home.path, APP, "--grace", "30s", "--slots", "1") as program:
+        short = queue.enqueue("nap", {"seconds": 1.5, "note": note})
+        told(note)
         program.process.terminate()
-        ends(program, 20)
-    assert line.json("show", short)["status"] == "succeeded"
-    assert line.json("show", waiting)["status"] == "queued"
+        time.sleep(0.2)
+        waiting = queue.enqueue("echo")
+        ends(program, 30)
+    assert (short.status, waiting.status) == ("succeeded", "queued")
 
 
-def test_a_second_signal_cuts_the_grace_short(line: CommandLine, tmp_path: Path) -> None:
-    note = str(tmp_path / "note")
-    with node(line.home, APP, "--grace", "60s") as program:
-        long = line.json("enqueue", "nap", "seconds=60", f"note={note}")["id"]
-        wait(note)
+def test_a_second_signal_cuts_the_grace_short(queue: Queue, home: Home, note: str) -> None:
+    with node(home.path, APP, "--grace", "60s") as program:
+        long = queue.enqueue("nap", {"seconds": 60, "note": note})
+        told(note)
         program.process.terminate()
         time.sleep(0.3)
         assert program.process.poll() is None
         program.process.terminate()
-        assert ends(program, 15) < 10
-    assert line.json("show", long)["status"] == "queued"
+        assert ends(program, 20) < 10
+    assert (long.status, words(long)) == ("queued", ["released"])
 
 
-def test_a_frozen_node_goes_on_where_it_was(line: CommandLine, tmp_path: Path) -> None:
-    note = str(tmp_path / "note")
-    with node(line.home, APP, "--stale-after", "1s", "--beat-every", "0.2s", "--slots", "1") as program:
-        climbing = line.json("enqueue", "climb", "steps=30", "pause=0.05", f"note={note}")["id"]
-        wait(note)
+def test_a_frozen_node_goes_on_where_it_was(queue: Queue, home: Home, note: str) -> None:
+    with node(home.path, APP, "--stale-after", "1s", "--beat-every", "0.2s", "--slots", "1") as program:
+        climbing = queue.enqueue("climb", {"steps": 20, "pause": 0.05, "note": note})
+        told(note)
         program.process.send_signal(signal.SIGSTOP)
-        time.sleep(1.5)  # longer than its lease lasts
-        waiting = line.json("enqueue", "echo", "value=1")["id"]  # who enqueues is not held up
-        cancelled = line.json("enqueue", "echo", "value=2")["id"]
-        line.json("cancel", cancelled)
-        assert line.json("show", waiting)["status"] == "queued"
+        time.sleep(1.3)  # longer than its lease lasts
+        waiting, cancelled = queue.enqueue("echo", {"value": 1}), queue.enqueue("echo", {"value": 2})  # nobody is held up
+        cancelled.cancel()
+        assert (waiting.status, cancelled.status) == ("queued", "cancelled")
         program.process.send_signal(signal.SIGCONT)
-        assert line.wait_for(climbing, status="succeeded")["attempt"] == 1
-        line.wait_for(waiting, status="succeeded")
-        assert line.json("show", cancelled)["status"] == "cancelled"
-    assert len(said(note)) == 30
+        assert climbing.result(20) == list(range(20))
+        assert waiting.result(20) == 1
+        assert (cancelled.status, words(cancelled), climbing.row.attempt) == ("cancelled", [], 1)
+    assert len(said(note)) == 20
 
 
-def test_a_child_that_is_killed_from_outside_is_a_failed_attempt_and_says_so(line: CommandLine, tmp_path: Path) -> None:
-    note = str(tmp_path / "note")
-    with node(line.home, APP, "--slots", "1"):
-        job = line.json("enqueue", "nap", "seconds=1", f"note={note}")["id"]
-        wait(note)
-        os.kill(_child_at_work(line), signal.SIGKILL)
-        shown = line.wait_for(job, status="succeeded")
-        assert [attempt["status"] for attempt in shown["attempts"]] == ["failed", "succeeded"]
-        assert "killed by signal 9 (SIGKILL)" in shown["attempts"][0]["error"]
+def test_a_cancel_of_a_frozen_nodes_job_is_heeded_when_it_goes_on(queue: Queue, home: Home, note: str) -> None:
+    with node(home.path, APP, "--slots", "1") as program:
+        job = queue.enqueue("nap", {"seconds": 60, "note": note})
+        told(note)
+        program.process.send_signal(signal.SIGSTOP)
+        job.cancel()
+        assert job.status == "cancelled"
+        program.process.send_signal(signal.SIGCONT)
+        assert queue.enqueue("echo", {"value": 1}).result(20) == 1, "its slot is free again"
+        assert (job.status, words(job)) == ("cancelled", ["cancelled"])
 
 
-def _child_at_work(line: CommandLine) -> int:
-    children = psutil.Process(line.json("status")["node"]["pid"]).children()
-    return max(children, key=lambda child: sum(child.cpu_times()[:2])).pid
+def test_a_child_that_is_killed_from_outside_is_a_failed_attempt_and_says_so(queue: Queue, home: Home, note: str) -> None:
+    with node(home.path, APP, "--slots", "1"):
+        job = queue.enqueue("tell_pid", {"note": note, "seconds": 1.0})
+        told(note)
+        os.kill(int(said(note)[0]), signal.SIGKILL)
+        assert job.result(20) == 2
+        assert words(job) == ["failed", "succeeded"]
+        assert "killed by signal 9 (SIGKILL)" in (job.attempts[0].error or "")

@@ -1,0 +1,347 @@
+"""The queue's transactions against a model of them, in every order that hypothesis finds.
+
+The model knows jobs, claims and runs as plain values. One device, whose node may die and start again at any moment;
+an attempt may end long after its job was cancelled, retried, deleted, made anew or recovered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from p2pqueue.errors import NoSuchJob, WrongState
+from p2pqueue.jobs import ledger
+from p2pqueue.jobs.ledger import unique_id
+from p2pqueue.workers import begun
+from p2pqueue.workers.claimed import ClaimedJob, How
+from tests.conftest import FUZZ
+from tests.unit.jobs.desk import SPACE, Desk, new_job
+
+TERMINAL = ("succeeded", "failed", "cancelled")
+RUN_WORDS: dict[How, str] = {"retry": "failed", "crashed": "failed"}
+
+
+@dataclass
+class Model:
+    """A job as it should stand."""
+
+    generation: int
+    priority: int
+    created: int
+    run_at: int
+    max_attempts: int
+    status: str = "queued"
+    attempt: int = 0
+    claim: int = 0
+    retry_at: int = 0
+    held: bool = False
+    checkpoint: bytes | None = None
+    crashes: dict[int, tuple[int, bool]] = field(default_factory=dict)  # of this generation, by claim: attempt, whether it crashed
+
+    @property
+    def shown(self) -> str:
+        return "paused" if self.held and self.status not in TERMINAL else self.status
+
+    @property
+    def due(self) -> int:
+        return max(self.run_at, self.retry_at)
+
+    def crashed_before(self, attempt: int) -> bool:
+        earlier = [claim for claim, (number, _) in self.crashes.items() if number < attempt]
+        return bool(earlier) and self.crashes[max(earlier)][1]
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Does things to the queue and to the model, and compares."""
+
+    ids = Bundle("ids")
+    attempts = Bundle("attempts")
+
+    @initialize()
+    def begin(self) -> None:
+        self.desk = Desk()
+        self.jobs: dict[str, Model] = {}
+        self.lives: dict[str, int] = {}  # the last life of each unique key's job
+        self.runs: dict[str, dict[tuple[int, int], str]] = {}  # by job, by (generation, claim)
+        self.working: dict[str, ClaimedJob] = {}  # what the worker has under way, by job
+        self.unrecorded: set[str] = set()  # keys of claims that their rows don't tell yet
+        self.kept: list[ClaimedJob] = []  # claims as they were kept aside last
+
+    # -- asking -----------------------------------------------------------------------------------------------
+
+    @rule(target=ids, priority=st.integers(-1, 1), delay=st.sampled_from([0, 0, 0, 5, 50]), limit=st.sampled_from([1, 3, 5]))
+    def enqueue(self, priority: int, delay: int, limit: int) -> str:
+        self.desk.wait(1)
+        now = self.desk.clock.now
+        run_at = now + delay if delay else None
+        job_id = self.desk.enqueue(priority=priority, run_at=run_at, max_attempts=limit)
+        self.jobs[job_id] = Model(0, priority, now, run_at or 0, limit)
+        return job_id
+
+    @rule(target=ids, count=st.integers(0, 4), priority=st.integers(-1, 1))
+    def enqueue_many(self, count: int, priority: int) -> Any:
+        made = []
+        for _ in range(count):  # all at one moment would leave their order open
+            self.desk.wait(1)
+            made += self.desk.write(lambda writer: ledger.enqueue_many(writer, [new_job(priority=priority, max_attempts=2)]))
+            self.jobs[made[-1].id] = Model(0, priority, self.desk.clock.now, 0, 2)
+        return multiple(*(each.id for each in made))
+
+    @rule(target=ids, key=st.sampled_from("ab"), priority=st.integers(-1, 1))
+    def enqueue_unique(self, key: str, priority: int) -> str:
+        self.desk.wait(1)
+        made = self.desk.write(lambda writer: ledger.enqueue(writer, new_job(unique_key=key, priority=priority, max_attempts=2)))
+        known = self.jobs.get(made.id)
+        assert made.id == unique_id(SPACE, "work", key)
+        assert made.created == (known is None or known.status in TERMINAL)
+        if made.created:
+            life = self.lives[made.id] = self.lives.get(made.id, -1) + 1
+            self.jobs[made.id] = Model(life << 16, priority, self.desk.clock.now, 0, 2)
+        return made.id
+
+    @rule(job_id=ids, verb=st.sampled_from(["cancel", "hold", "hold", "resume", "retry", "retry fresh", "delete"]))
+    def ask(self, job_id: str, verb: str) -> None:
+        allowed = {
+            "cancel": lambda model: model.status not in TERMINAL,
+            "hold": lambda model: model.status not in TERMINAL,
+            "resume": lambda model: model.held and model.status not in TERMINAL,
+            "delete": lambda model: True,
+        }.get(verb, lambda model: model.status in TERMINAL)
+        model = self.act(verb.split()[0], job_id, allowed, **({"fresh": True} if verb == "retry fresh" else {}))
+        if model is None:
+            return
+        if verb == "cancel":
+            model.status = "cancelled"
+        elif verb in ("hold", "resume"):
+            model.held = verb == "hold"
+        elif verb == "delete":
+            del self.jobs[job_id]
+        else:
+            model.generation += 1
+            model.status, model.attempt, model.claim, model.retry_at, model.held, model.crashes = "queued", 0, 0, 0, False, {}
+            model.checkpoint = None if verb == "retry fresh" else model.checkpoint
+
+    def act(self, verb: str, job_id: str, allowed: Any, **more: Any) -> Model | None:
+        """Does what is asked, or sees it refused; gives the model where it was done."""
+        model = self.jobs.get(job_id)
+        fn = getattr(self.desk, verb)
+        if model is None:
+            with pytest.raises(NoSuchJob):
+                fn(job_id, **more)
+            return None
+        if not allowed(model):
+            with pytest.raises(WrongState, match=job_id):
+                fn(job_id, **more)
+            return None
+        fn(job_id, **more)
+        return model
+
+    # -- working ----------------------------------------------------------------------------------------------
+
+    @rule(target=attempts, slots=st.integers(1, 3))
+    def claim(self, slots: int) -> Any:
+        return multiple(*self.take(slots))
+
+    def take(self, slots: int) -> list[ClaimedJob]:
+        unrecorded = [job for job in self.working.values() if job.key in self.unrecorded]
+        kept = tuple(begun.begun(job, self.desk.replica.author) for job in unrecorded)
+        claimed = self.desk.settle(slots=slots, skip=frozenset(self.working), begun=kept)
+        assert [job.job_id for job in claimed] == self.expected(slots)
+        for job in claimed:
+            model = self.jobs[job.job_id]
+            assert (job.holder.generation, job.holder.claim) == (model.generation, model.claim + 1)
+            assert (job.attempt, job.max_attempts, job.checkpoint) == (model.attempt + 1, model.max_attempts, model.checkpoint)
+            self.working[job.job_id] = job
+            self.unrecorded.add(job.key)
+        if claimed:
+            self.kept = [*unrecorded, *claimed]
+        return claimed
+
+    def expected(self, slots: int) -> list[str]:
+        now = self.desk.clock.now
+        waiting = [job_id for job_id, model in self.jobs.items() if model.shown == "queued" and model.due <= now]
+        waiting.sort(key=lambda job_id: (-self.jobs[job_id].priority, self.jobs[job_id].due, self.jobs[job_id].created))
+        taken: list[str] = []
+        for job_id in waiting:
+            model = self.jobs[job_id]
+            if job_id in self.working:
+                continue
+            if model.attempt >= model.max_attempts:
+                model.status = "failed"
+                continue
+            taken.append(job_id)
+            if len(taken) == slots:
+                break
+        return taken
+
+    @rule(job=attempts)
+    def record(self, job: ClaimedJob) -> None:
+        self.desk.record(job)
+        self.write_begun(job)
+
+    def write_begun(self, job: ClaimedJob) -> None:
+        """The row of a claimed job tells that it runs, where nothing else has become of it."""
+        model = self.jobs.get(job.job_id)
+        if model is not None and self.begun(model, job):
+            model.status, model.attempt, model.claim, model.retry_at = "running", job.attempt, job.holder.claim, 0
+            self.note_run(job, "running")
+        self.unrecorded.discard(job.key)
+
+    @rule(job=attempts, state=st.binary(min_size=1, max_size=3))
+    def checkpoint(self, job: ClaimedJob, state: bytes) -> None:
+        self.write_begun(job)
+        model = self.jobs.get(job.job_id)
+        holds = model is not None and self.holds(model, job)
+        assert self.desk.checkpoint(job, state) == holds
+        if model is not None and holds:
+            model.checkpoint = state
+
+    @rule(job=attempts, progress=st.floats(0, 1))
+    def beat(self, job: ClaimedJob, progress: float) -> None:
+        model = self.jobs.get(job.job_id)
+        recorded = model is not None and model.status == "running" and self.holds(model, job)
+        before = self.desk.find(job.job_id)
+        self.desk.beat(job, progress)
+        after = self.desk.find(job.job_id)
+        if recorded:
+            assert after is not None
+            assert after.progress == progress
+        elif model is None or (model.generation, model.claim) != (job.holder.generation, job.holder.claim):
+            assert (after and after.progress) == (before and before.progress), "a worker that lost the job can't touch its progress"
+
+    @rule(
+        job=consumes(attempts),
+        how=st.sampled_from(["succeeded", "failed", "retry", "crashed", "released", "stopped"]),
+        delay=st.sampled_from([None, 0, 20]),
+        state=st.one_of(st.none(), st.just(b"given back")),
+    )
+    def end(self, job: ClaimedJob, how: Any, delay: int | None, state: bytes | None) -> None:
+        self.finish(job, how, delay, state)
+
+    def finish(self, job: ClaimedJob, how: Any, delay: int | None, state: bytes | None) -> None:
+        model = self.jobs.get(job.job_id)
+        if how == "stopped":
+            how = self.why_stopped(model, job)
+        retry_at = self.desk.clock.now + delay if delay is not None and how == "retry" else None
+        self.desk.end(job, how, retry_at=retry_at, checkpoint=state if how == "released" else None)
+        word = RUN_WORDS.get(how, how)
+        if model is not None and self.holds(model, job):
+            self.step(model, job, how, retry_at or 0)
+            if how == "released" and state is not None:
+                model.checkpoint = state
+        elif model is not None and how == "succeeded" and (model.generation, model.status) == (job.holder.generation, "failed"):
+            model.status = "succeeded"
+        elif model is not None and model.status == "running" and model.generation == job.holder.generation and how != "cancelled":
+            word = "lost"
+        elif how == "released":
+            word = "cancelled"
+        self.note_run(job, word)
+        if model is not None and model.generation == job.holder.generation:
+            model.crashes[job.holder.claim] = (job.attempt, how == "crashed")
+        if self.working.get(job.job_id) is job:
+            del self.working[job.job_id]
+        self.unrecorded.discard(job.key)
+
+    def why_stopped(self, model: Model | None, job: ClaimedJob) -> How:
+        if model is None or model.status == "cancelled":
+            return "cancelled"
+        return "lost" if model.generation != job.holder.generation else "released"
+
+    def step(self, model: Model, job: ClaimedJob, how: How, retry_at: int) -> None:
+        model.attempt, model.claim, model.retry_at = job.attempt, job.holder.claim, 0
+        again = how == "retry" or (how == "crashed" and not model.crashed_before(job.attempt))
+        if how == "succeeded":
+            model.status = "succeeded"
+        elif how == "released":
+            model.status, model.attempt = "queued", job.attempt - 1
+        elif again and job.attempt < job.max_attempts:
+            model.status, model.retry_at = "queued", retry_at
+        else:
+            model.status = "failed"
+
+    @rule(hows=st.lists(st.sampled_from(["succeeded", "failed", "retry", "crashed", "crashed", "released"]), min_size=1, max_size=4))
+    def work(self, hows: list[Any]) -> None:
+        """Several attempts one after the other, as a worker with one slot makes them."""
+        for how in hows:
+            claimed = self.take(1)
+            if claimed:
+                self.finish(claimed[0], how, None, None)
+
+    @rule()
+    def die_and_start_again(self) -> None:
+        """What was under way is lost; its endings may still come, as no ending of another process would."""
+        for job in self.kept:
+            self.write_begun(job)
+        expected = []
+        for job_id, model in self.jobs.items():
+            if model.status == "running":
+                expected.append(job_id)
+                self.note_run_at(job_id, model.generation, model.claim, "lost")
+                model.crashes[model.claim] = (model.attempt, False)
+                spent = model.attempt >= model.max_attempts and not model.held
+                model.status, model.retry_at = "failed" if spent else "queued", 0
+        for job_id, runs in self.runs.items():
+            gone = job_id not in self.jobs or self.jobs[job_id].status == "cancelled"
+            for key, word in runs.items():
+                if word == "running":
+                    runs[key] = "cancelled" if gone else "lost"
+        assert sorted(self.desk.recover()) == sorted(expected)
+        self.working, self.unrecorded = {}, set()
+
+    @rule(ms=st.sampled_from([1, 10, 100]))
+    def let_time_pass(self, ms: int) -> None:
+        self.desk.wait(ms)
+
+    def begun(self, model: Model, job: ClaimedJob) -> bool:
+        return model.status == "queued" and (model.generation, model.claim + 1) == (job.holder.generation, job.holder.claim)
+
+    def holds(self, model: Model, job: ClaimedJob) -> bool:
+        running = model.status == "running" and (model.generation, model.claim) == (job.holder.generation, job.holder.claim)
+        return running or self.begun(model, job)
+
+    def note_run(self, job: ClaimedJob, word: str) -> None:
+        self.note_run_at(job.job_id, job.holder.generation, job.holder.claim, word)
+
+    def note_run_at(self, job_id: str, generation: int, claim: int, word: str) -> None:
+        self.runs.setdefault(job_id, {})[generation, claim] = word
+
+    # -- comparing --------------------------------------------------------------------------------------------
+
+    @invariant()
+    def every_job_stands_as_in_the_model(self) -> None:
+        for job_id, model in self.jobs.items():
+            row = self.desk.row(job_id)
+            found = (row.status, row.generation, row.attempt, row.claim, row.retry_at or 0, row.priority)
+            assert found == (model.shown, model.generation, model.attempt, model.claim, self.shown_retry(model), model.priority), job_id
+
+    def shown_retry(self, model: Model) -> int:
+        return model.retry_at if model.status == "queued" else 0
+
+    @invariant()
+    def the_counters_are_right(self) -> None:
+        shown = Counter(model.shown for model in self.jobs.values())
+        assert self.desk.counts() == self.desk.recount() == dict.fromkeys(self.desk.counts(), 0) | shown
+
+    @invariant()
+    def every_run_is_there(self) -> None:
+        for job_id, runs in self.runs.items():
+            assert {run.log_key[1:]: run.status for run in self.desk.runs(job_id)} == runs
+
+    @invariant()
+    def the_next_due_job_is_known(self) -> None:
+        later = [model.due for model in self.jobs.values() if model.shown == "queued" and model.due > self.desk.clock.now]
+        due = self.desk.next_due()
+        assert due is not None or not later
+        assert due is None or due <= min(later, default=due)
+
+
+EXAMPLES = 5_000 if os.environ.get(FUZZ) else 60
+QueueMachine.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=50)
+TestQueue = QueueMachine.TestCase
