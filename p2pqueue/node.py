@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from p2pqueue.jobs.queue import Queue
 
 AGAIN_AFTER = 1.0  # seconds until a loop that was ended by an error begins anew
+LOOK_AFTER = 0.002  # seconds from a ring to the look for what was written, where no claim has looked by then
 TIDY_EVERY = 60.0  # seconds between two looks for what is past retention or of an unknown task
 TIDY_FIRST = 5.0  # seconds after the start: a start is busy enough
 
@@ -142,7 +143,7 @@ class Node:
         self.sealer = Sealer(self.store, self.shelf)
         self.worker = self._make_worker()
         server = DoorbellServer(
-            home.socket_path, on_ring=self.store.ring, requests={"status": self._status}, streams={"watch": self._watch}
+            home.socket_path, on_ring=self._rung, requests={"status": self._status}, streams={"watch": self._watch}
         )
         await server.start()
         stack.push_async_callback(server.close)
@@ -211,6 +212,11 @@ class Node:
             for helper in helpers:
                 helper.cancel()
         self._stopped.set()
+
+    def _rung(self) -> None:
+        """A claim comes first: it is what most rings are about, and its commit sees by the way what others wrote."""
+        self.worker.rung()
+        asyncio.get_running_loop().call_later(LOOK_AFTER, self.store.ring)
 
     async def _follow(self) -> None:
         async with self.store.subscribe() as changes:

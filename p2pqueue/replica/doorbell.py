@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 RING_WAIT = 0.05  # seconds that a ring may take
 ABSENT_FOR = 0.02  # seconds for which a node that was not there is not looked for again: a producer rings at every commit
 ANSWER_WAIT = 10.0  # seconds for the answer to a request
+_HERE: dict[tuple[str, int], Callable[[], object]] = {}  # by path and process: a fork must not ring its parent's loop
 _RING = frame({"kind": "ring"})
 
 __all__ = ["DoorbellClient", "DoorbellServer", "ring"]
@@ -45,7 +46,23 @@ def ring(socket_path: Path) -> None:
 
     The connection is kept for the next ring; a full one means that the node has rings to read already.
     """
-    _BELLS.ring(socket_path)
+    here = _HERE.get((os.fspath(socket_path), os.getpid()))
+    if here is None:
+        _BELLS.ring(socket_path)
+        return
+    try:
+        here()
+    except RuntimeError:
+        pass  # its loop has just been closed
+
+
+def answer_here(socket_path: Path, on_ring: Callable[[], object] | None) -> None:
+    """Has the rings of this very process answered without a socket; None ends that."""
+    key = (os.fspath(socket_path), os.getpid())
+    if on_ring is None:
+        _HERE.pop(key, None)
+    else:
+        _HERE[key] = on_ring
 
 
 class _Bells:

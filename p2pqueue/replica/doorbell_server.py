@@ -12,10 +12,12 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from p2pqueue.errors import MalformedMessage, P2PQueueError
+from p2pqueue.replica.doorbell import answer_here
 from p2pqueue.replica.local_socket import FRAME_LIMIT, LENGTH, TOKEN_SIZE, frame, is_own_user, is_token, listen, unframe
 
 MOST_CONNECTIONS = 256
@@ -55,11 +57,13 @@ class DoorbellServer:
             self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=FRAME_LIMIT + LENGTH.size)
         else:
             self._server = await asyncio.start_server(self._serve, sock=listening, limit=FRAME_LIMIT + LENGTH.size)
+        answer_here(self.path, partial(asyncio.get_running_loop().call_soon_threadsafe, self._on_ring))
 
     async def close(self) -> None:
         """Ends every connection and takes the socket away."""
         if self._server is None:
             return
+        answer_here(self.path, None)
         server, self._server = self._server, None
         server.close()
         handlers = tuple(self._handlers)

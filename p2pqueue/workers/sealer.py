@@ -25,6 +25,7 @@ from p2pqueue.workers.originals import unchanged
 
 FIRST_WAIT = 1.0  # seconds after a first failure; doubles
 LONGEST_WAIT = 60.0  # seconds
+CLAIM_FIRST = 0.05  # seconds from a change to the look for inputs: what was enqueued is claimed first, and undisturbed
 TOGETHER = 100  # jobs looked for at a time
 
 _log = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class Sealer:
             try:
                 async with asyncio.timeout(max(0.0, min(waits)) if waits else None):
                     await self._wake.wait()
+                await asyncio.sleep(CLAIM_FIRST)
             except TimeoutError:
                 pass
 

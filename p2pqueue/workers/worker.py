@@ -109,6 +109,11 @@ class Worker:
         """Says whether nothing runs here, and nothing could be claimed now or later by itself."""
         return not self.runs and not self._endings and not self._work and self._due is None
 
+    def rung(self) -> None:
+        """Takes in that another process has written something: what there is to claim need not wait for what it was."""
+        self._work = True
+        self._wake.set()
+
     async def changed(self, touched: Collection[str] | None) -> None:
         """Takes in that others wrote these jobs (None: it is not known which)."""
         self._work = True
