@@ -194,7 +194,7 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "the handler asked for a retry", *, delay: float | timedelta | None = None) -> None:
         super().__init__(reason)
-        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else None if delay is None else float(delay)
 
 
 class Cancelled(BaseException):

@@ -1,7 +1,8 @@
 """How does a plain function run on a connection in aiosqlite's thread, in one hop?
 
 aiosqlite makes every statement a hop of its own; a transaction here is one function and so one hop. This is the
-only place that uses a protected name of aiosqlite (`Connection._tx`, the queue of its thread; tested with 0.22).
+only place that uses protected names of aiosqlite (`Connection._tx`, the queue of its thread, `_thread` and `_connect`;
+tested with 0.22).
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ class HoppingConnection(aiosqlite.Connection):
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, _ITERATION)
+
+    async def _connect(self) -> aiosqlite.Connection:
+        try:
+            return await super()._connect()
+        except BaseException:
+            await asyncio.to_thread(self._thread.join)  # it tells this loop that it ends, which therefore must still be open
+            raise
 
     def submit(self, fn: Callable[[], T]) -> asyncio.Future[T]:
         """Hands a function to the thread and returns at once; functions run in the order of their handing in."""

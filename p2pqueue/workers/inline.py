@@ -95,7 +95,9 @@ class InlineRunner:
             outcome = Continued(go_on.state)
         except Retry as retry:
             outcome = RetryLater(str(retry), retry.delay)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
+        except GeneratorExit:  # this coroutine is thrown away
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
             outcome = failure(error)
         finally:
             del self._running[job.key]  # from here on a stop comes too late

@@ -36,6 +36,7 @@ PROGRESS_EVERY = 2.0  # seconds between two beats of a job whose progress moves;
 PROGRESS_STEP = 0.01  # of the whole: smaller steps wait for the next ordinary beat
 UNREACHABLE_FIRST = 1.0  # seconds until a job whose payload can't be reached is tried again; doubles
 UNREACHABLE_LONGEST = 60.0  # seconds
+LOOK_AT_CLOCK = 5.0  # seconds between two looks at the clock: it may be set, and stands apart from the loop's while a machine sleeps
 WRITE_AGAIN = 1.0  # seconds until what could not be written is tried again: a full disk is not emptied at once
 
 _log = logging.getLogger(__name__)
@@ -178,14 +179,20 @@ class Worker:
             _log.error("how %d attempts ended can't be written: their jobs run again after the next start", len(endings))
 
     async def _wait(self) -> None:
+        wait = self._until_next()
+        try:
+            async with asyncio.timeout(None if wait is None else max(0.0, min(wait, LOOK_AT_CLOCK))):
+                await self._wake.wait()
+        except TimeoutError:
+            wait = self._until_next()
+            self._work = self._work or wait is None or wait <= 0
+
+    def _until_next(self) -> float | None:
+        """Seconds until something that waits may be claimed, by the clock as it stands now."""
         waits = [until - time.monotonic() for until in self._skip.values()]
         if self._due is not None:
             waits.append(self._due / 1000 - time.time())
-        try:
-            async with asyncio.timeout(max(0.0, min(waits)) if waits else None):
-                await self._wake.wait()
-        except TimeoutError:
-            self._work = True
+        return min(waits) if waits else None
 
     def _skipped(self) -> frozenset[str]:
         now = time.monotonic()

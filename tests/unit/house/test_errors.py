@@ -74,6 +74,8 @@ def test_a_handler_may_name_its_delay_in_seconds_or_as_a_timedelta() -> None:
     assert errors.Retry("later", delay=timedelta(minutes=2)).delay == 120.0
     assert errors.Retry(delay=3).delay == 3
     assert errors.Retry().delay is None
+    with pytest.raises(ValueError, match="soon"):  # at the handler's own line
+        errors.Retry(delay="soon")  # type: ignore[arg-type]
 
 
 def test_a_broad_except_in_a_handler_doesnt_swallow_a_cancel() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiosqlite
 import pytest
 
-from p2pqueue.errors import WorldError
+from p2pqueue.errors import DamagedHome, WorldError
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
 from tests.unit.replica.kit import CLIPS, NOTES, NOW, Clock, Device, Space, clip, everything, make_clip, open_replica
@@ -205,6 +205,17 @@ async def test_two_stores_on_one_file_write_without_a_gap(store: Store, device: 
         await other.close()
 
 
-def test_the_protected_name_of_aiosqlite_is_there() -> None:
+async def test_no_thread_of_a_store_that_can_not_be_opened_outlives_the_attempt(device: Device, tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    path.write_bytes(b"no database" * 100)
+    before = {thread for thread in threading.enumerate() if "_connection_worker_thread" in thread.name}
+    with pytest.raises(DamagedHome):
+        await Store.open(path, tables=(CLIPS, NOTES), identity=device, wall=Clock(), machine="machine")
+    assert {thread for thread in threading.enumerate() if "_connection_worker_thread" in thread.name} == before
+
+
+def test_the_protected_names_of_aiosqlite_are_there() -> None:
     connection = aiosqlite.Connection(lambda: sqlite3.connect(":memory:"), 64)
     assert hasattr(connection._tx, "put_nowait")
+    assert hasattr(connection._thread, "join")
+    assert hasattr(aiosqlite.Connection, "_connect")
