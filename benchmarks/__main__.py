@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 HERE = Path(__file__).resolve().parent
-BENCHMARKS = ("jobs", "network", "payload", "replication", "scale")  # those that exist are run
+BENCHMARKS = ("jobs", "children", "network", "payload", "replication", "scale")  # those that exist are run
 REPORT = HERE / "report.md"
 
 
