@@ -135,15 +135,16 @@ def _line(row: JobRow) -> str:
 )
 @click.argument("job", shell_complete=complete_job)
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until the job has ended, over all attempts.")
-@click.option("--attempt", type=click.IntRange(1), help="The log of this attempt.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The log of this attempt, by its # in `show`.")
 @pass_invocation
 def logs_command(invocation: Invocation, job: str, follow: bool, attempt: int | None) -> None:
     """Prints a job's log."""
     row, runs = _runs(invocation, job)
     if attempt is not None:
-        runs = [run for run in runs if run.attempt == attempt]
-        if not runs:
-            raise edge.Refusal(f"job {row.id} has had no attempt {attempt}", edge.NOT_FOUND)
+        if attempt > len(runs):
+            had = quantities.counted(len(runs), "attempt")
+            raise edge.Refusal(f"job {row.id} has had {had}, and no attempt #{attempt}", edge.NOT_FOUND)
+        runs = [runs[attempt - 1]]
     if not runs and not follow:
         invocation.say(f"job {row.id} is {row.status} and has not run yet")
         return

@@ -43,14 +43,23 @@ def show_command(invocation: Invocation, job: str) -> None:
         runs = rows.runs_of(connection, row.id)
         why = why_waits(connection, row, node_running=node_pid(invocation.home) is not None)
         args, options = (unpacked(packed) for packed in rows.spec_of(connection, row.id))
+        limit = _limit(connection, row)
         document = job_document(connection, row, why=why)
     document |= {
         "args": args,
         "options": options,
-        "attempts": [run_document(run) for run in runs],
+        "attempts": [{"run": number, **run_document(run)} for number, run in enumerate(runs, 1)],
         "timeline": [{"at": quantities.rfc3339(at), "what": what} for at, what in timeline(row, runs)],
     }
-    invocation.result(jsonable(document), lambda: _job_lines(row, runs, document))
+    invocation.result(jsonable(document), lambda: _job_lines(row, runs, document, limit))
+
+
+def _limit(connection: sqlite3.Connection, row: JobRow) -> int:
+    """How many attempts a job has in all: its own word, else that of its task."""
+    from p2pqueue.jobs.local import known_tasks
+    from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS
+
+    return row.max_attempts or known_tasks(connection).get(row.task, {}).get("max_attempts") or DEFAULT_ATTEMPTS
 
 
 def timeline(row: JobRow, runs: list[RunRow]) -> list[tuple[int, str]]:
@@ -58,11 +67,17 @@ def timeline(row: JobRow, runs: list[RunRow]) -> list[tuple[int, str]]:
     events = [(row.created_at, "enqueued")]
     if row.run_at:
         events.append((row.run_at, "due"))
-    for run in runs:
+    generation = _generation(runs[0]) if runs else row.generation
+    for number, run in enumerate(runs, 1):
+        if _generation(run) != generation:
+            generation = _generation(run)
+            events.append((run.started_at, "retried"))
         where = f" on {run.worker_label}" if run.worker_label else ""
-        events.append((run.started_at, f"attempt {run.attempt} started{where}"))
+        events.append((run.started_at, f"attempt #{number} started{where}"))
         if run.ended_at is not None:
-            events.append((run.ended_at, f"attempt {run.attempt} {run.status}{f': {run.error}' if run.error else ''}"))
+            events.append((run.ended_at, f"attempt #{number} {run.status}{f': {run.error}' if run.error else ''}"))
+    if row.generation > generation and not row.ended:
+        events.append((row.updated_at, "retried"))
     if row.status == "queued" and row.retry_at:
         events.append((row.retry_at, "runs again"))
     told = any(run.status == row.status and run.ended_at == row.finished_at for run in runs)
@@ -71,8 +86,16 @@ def timeline(row: JobRow, runs: list[RunRow]) -> list[tuple[int, str]]:
     return sorted(events, key=lambda event: event[0])
 
 
-def _job_lines(row: JobRow, runs: list[RunRow], document: dict[str, Any]) -> list[str]:
-    lines = output.pairs(_facts(row, document))
+def _generation(run: RunRow) -> int:
+    """How often the job had been made or retried when this attempt began; 0 where another device wrote an odd id."""
+    try:
+        return run.log_key[1]
+    except ValueError:
+        return 0
+
+
+def _job_lines(row: JobRow, runs: list[RunRow], document: dict[str, Any], limit: int) -> list[str]:
+    lines = output.pairs(_facts(row, document, limit))
     if document["args"]:
         lines += ["", output.colored("Arguments", None, bold=True)]
         lines += [f"  {plain(name)} = {_value(value)}" for name, value in document["args"].items()]
@@ -93,9 +116,8 @@ def _advice(row: JobRow, document: dict[str, Any]) -> list[str]:
     return [f"  p2pqueue result {row.id} -o PATH saves what it made"] if has_file else []
 
 
-def _facts(row: JobRow, document: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(row: JobRow, document: dict[str, Any], limit: int) -> list[tuple[str, str]]:
     status = output.colored(row.status, output.STATUS_COLORS.get(row.status))
-    limit = f" of {row.max_attempts}" if row.max_attempts else ""
     size = quantities.bytes_text(row.input_size)
     facts = [
         ("Job", row.id),
@@ -104,9 +126,9 @@ def _facts(row: JobRow, document: dict[str, Any]) -> list[tuple[str, str]]:
         ("Status", status),
         ("Waits", plain(document["why"] or "")),
         ("Done", f"{output.bar(row.progress)}  {plain(row.phase or '')}" if row.status == "running" else ""),
-        ("Error", plain(row.error or "")),
+        ("Error" if row.ended else "Last error", plain(row.error or "")),
         ("Device", plain(row.worker_label or "")),
-        ("Attempt", f"{row.attempt}{limit}"),
+        ("Attempt", f"{row.attempt} of {limit}"),
         ("Priority", str(row.priority) if row.priority else ""),
         ("Input", f"{plain(row.input_name)} ({size})" if row.input_name else ""),
         ("Needs", plain(", ".join(document["needs"] or ()))),
@@ -117,14 +139,15 @@ def _facts(row: JobRow, document: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _attempts(runs: list[RunRow]) -> list[str]:
     lines = []
-    for run in runs:
+    for number, run in enumerate(runs, 1):
         taken = run.duration
         if taken is None and run.ended_at is not None:
             taken = (run.ended_at - run.started_at) / 1000
         lines.append(
             (
-                str(run.attempt),
+                str(number),
                 run.status,
+                str(run.attempt),
                 plain(run.worker_label or "–"),
                 quantities.local_time(run.started_at),
                 quantities.span(taken),
@@ -132,7 +155,7 @@ def _attempts(runs: list[RunRow]) -> list[str]:
             )
         )
     colors = [output.STATUS_COLORS.get(run.status) for run in runs]
-    return [f"  {text}" for text in output.table(("#", "STATUS", "DEVICE", "STARTED", "TOOK", "ERROR"), lines, colors=colors)]
+    return [f"  {text}" for text in output.table(("#", "STATUS", "ATTEMPT", "DEVICE", "STARTED", "TOOK", "ERROR"), lines, colors=colors)]
 
 
 def _value(value: Any) -> str:
@@ -222,7 +245,8 @@ def _node_words(node: dict[str, Any]) -> str:
         return "not running; start it with `p2pqueue run`"
     if "slots" not in node:
         return f"pid {node['pid']}, which does not answer now"
-    return f"running, pid {node['pid']}, {len(node['jobs'])} of {node['slots']} slots busy, {len(node['tasks'])} tasks"
+    tasks = quantities.counted(len(node["tasks"]), "task")
+    return f"running, pid {node['pid']}, {len(node['jobs'])} of {node['slots']} slots busy, {tasks}"
 
 
 def _digest(connection: sqlite3.Connection) -> str:
