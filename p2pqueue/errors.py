@@ -4,7 +4,7 @@ Everything raised on purpose is a `P2PQueueError`. The tree splits by whose faul
 
     P2PQueueError
     ├── MisuseError                 the caller asked for something that can't be done as asked
-    │   ├── NotInitialised          this home has no space yet: `p2pqueue init` or `p2pqueue join`
+    │   ├── NotInitialised          this home has no space yet: `p2pqueue init` makes one
     │   ├── AlreadyInitialised      this home has a space already
     │   ├── ArgumentError           an argument or a result can't be carried (type or size)
     │   ├── UnknownTask             no task of that name is registered here
@@ -52,7 +52,7 @@ class MisuseError(P2PQueueError):
 
 
 class NotInitialised(MisuseError):
-    """This home has no space yet: run `p2pqueue init`, or `p2pqueue join CODE` to enter an existing one."""
+    """This home has no space yet: run `p2pqueue init`."""
 
 
 class AlreadyInitialised(MisuseError):

@@ -54,9 +54,7 @@ class Settings:
     beat_every: float = _declared(10.0, "duration", "How often a worker renews the lease of a running job.", least=0.01)
     grace: float = _declared(10.0, "duration", "How long running handlers may go on when the node is told to stop.")
     retention: float = _declared(7 * _DAY, "duration", "How long ended jobs, their results and files are kept; at least a day.", least=_DAY)
-    unknown_task_after: float = _declared(
-        _DAY, "duration", "After how long a job fails whose task, or predecessor, no device knows.", least=1.0
-    )
+    unknown_task_after: float = _declared(_DAY, "duration", "After how long a job fails whose task no device knows.", least=1.0)
     log_limit: int = _declared(8 * 1024**2, "size", "The most that is kept of one attempt's log; its middle is cut out.", least=1024)
     quota: int = _declared(
         0, "size", "How much disk stored files may take; 0 decides by the disk.", shown="0 (the smaller of 20 GiB and 10 % of the disk)"

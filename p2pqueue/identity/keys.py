@@ -91,7 +91,7 @@ def load(home: Home) -> Identity:
             raise DamagedHome(
                 f"{home.identity_file} is missing though the home holds a database; put the file back, or restore a backup"
             ) from None
-        raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`, or `p2pqueue join CODE`") from None
+        raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`") from None
     except OSError as error:
         raise DamagedHome(f"{home.identity_file} can't be read: {error.strerror}") from error
     for problem in loosened_modes(home):

@@ -25,7 +25,18 @@ Timeout = float | timedelta | None
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run of a job. `status` is one of running, succeeded, failed, cancelled, skipped, released, lost."""
+    """One run of a job.
+
+    :ivar number: 1 for the first; one that was given back and the one after it have the same.
+    :ivar status: one of running, succeeded, failed, cancelled, skipped, released, lost.
+    :ivar device: label of the device that ran it.
+    :ivar started_at: when it was claimed.
+    :ivar ended_at: when it ended; None while it runs.
+    :ivar duration: seconds that it took, where that is known.
+    :ivar error: why it did not succeed; None where it did.
+    :ivar traceback: the handler's, where it raised.
+    :ivar log_tail: the end of its log, kept where it failed.
+    """
 
     number: int
     status: str
@@ -42,6 +53,8 @@ class Job(Generic[R_co]):
     """A job: one launch of a task. `Job[int]` is one whose result is an int.
 
     A handle holds nothing but the id: each property reads the job as it is now. `await job` gives its result.
+
+    :ivar id: its id.
     """
 
     def __init__(self, access: Access, job_id: str) -> None:
@@ -152,7 +165,7 @@ class Job(Generic[R_co]):
         return self.aresult().__await__()
 
     def watch(self) -> Watch:
-        """Its progress as it goes, until it ends: for `for` and `async for` alike.
+        """Its progress as it goes, until it ends, as `Progress`: for `for` and `async for` alike.
 
         Steps that come faster than they are taken become one; the last one tells how the job ended.
         """

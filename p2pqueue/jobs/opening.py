@@ -44,7 +44,7 @@ def open_reader(home: Home) -> sqlite3.Connection:
     """
     path = home.replica_file
     if not path.exists():
-        raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`, or `p2pqueue join CODE`")
+        raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`")
     try:
         try:
             return _connect(path, "mode=ro")
@@ -60,6 +60,10 @@ def open_reader(home: Home) -> sqlite3.Connection:
 
         told = words(error, str(path)) or DamagedHome(f"The database {path} can't be read ({error}); run `p2pqueue doctor`")
         raise told from error
+    except UnicodeDecodeError as error:
+        from p2pqueue.replica.connection import garbled
+
+        raise garbled(str(path)) from error
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:

@@ -31,8 +31,8 @@ class TaskOptions:
     :ivar backoff: the wait between attempts; default `Backoff()`: at most 5 s, doubling up to 10 min, fully random.
     :ivar timeout: seconds that one attempt may take; default none. The attempt then fails.
     :ivar stall_timeout: seconds that may pass without progress; default none. The attempt then fails.
-    :ivar retry_on: names of the exceptions after which a job is tried again; default every exception. Crashes and
-        timeouts are always tried again.
+    :ivar retry_on: exceptions, as classes or by name, after which a job is tried again; default every exception.
+        A timeout is always tried again, a crash unless another crash went before it.
     :ivar needs: tags that a worker must offer, or programs on its PATH; default none.
     :ivar inline: runs an `async def` in the node's own loop instead of a child process; default False. It starts
         faster, but can't be stopped while it blocks, and a crash of it is a crash of the node.
@@ -115,7 +115,8 @@ class EnqueueOptions:
     :ivar title: what people see; default the task's name.
     :ivar delay: seconds or `timedelta` before the job may run; default none.
     :ivar run_at: moment before which it doesn't run (with its time zone); default none. It may run later.
-    :ivar unique_key: enqueueing a key of the task whose job has not ended gives that job, and makes no second one.
+    :ivar unique_key: enqueueing a key of the task whose job has not ended gives that job, and makes no second one;
+        default none. The job's id is made from space, task and key.
     :ivar max_attempts: attempts in all; default the task's.
     :ivar timeout: seconds or `timedelta` that one attempt may take; default the task's.
     """

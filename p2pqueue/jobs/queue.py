@@ -41,6 +41,7 @@ class Queue:
 
     :param name: of the queue; default "default".
     :param home: folder of the device; default `P2PQUEUE_HOME`, else the user's own.
+    :ivar tasks: its tasks by their names.
     """
 
     def __init__(self, name: str = "default", *, home: str | os.PathLike[str] | Home | None = None) -> None:
@@ -231,7 +232,7 @@ class Queue:
         return Node(self.access.home, application=find_application(self), overrides=settings, queue=self)
 
     def close(self) -> None:
-        """Closes what the program has open of the home; the next use opens it again."""
+        """Closes what the program has open of the home; the next use opens it again. `with queue:` does so at its end."""
         if self._access is not None:
             self._access.close()
 

@@ -24,7 +24,13 @@ LOOK_AGAIN: Final = 10.0  # seconds after which a waiter looks for itself, whate
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is: from 0 to 1, what it is at, on which device, and its status."""
+    """How far a job is.
+
+    :ivar fraction: from 0 to 1.
+    :ivar phase: what it is at, in the handler's words.
+    :ivar device: label of the device that runs it.
+    :ivar status: as `Job.status`.
+    """
 
     fraction: float
     phase: str | None

@@ -13,8 +13,10 @@ from types import ModuleType
 import click
 import pytest
 
+import p2pqueue
 from p2pqueue import errors
 from p2pqueue.cli.main import cli
+from p2pqueue.jobs.options import ENQUEUE_OPTIONS, TASK_OPTIONS
 from p2pqueue.settings import TABLE
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +67,24 @@ def test_every_setting_is_documented() -> None:
     for setting in TABLE:
         assert f"| `{setting.name}` |" in page
         assert f"`{setting.variable}`" in page
+
+
+def test_every_public_name_and_each_of_its_members_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    for name in p2pqueue.__all__:
+        public = getattr(p2pqueue, name)
+        if isinstance(public, str) or (isinstance(public, type) and issubclass(public, BaseException)):
+            continue
+        assert f"## `{name}`" in page, name
+        for member in vars(public) if isinstance(public, type) else ():
+            if not member.startswith("_") and member not in generate.NOT_SHOWN:
+                assert f"`{member}`" in page or f"`{name}.{member}`" in page, f"{name}.{member}"
+
+
+def test_every_option_of_a_task_and_of_an_enqueueing_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    for option in {*TASK_OPTIONS, *ENQUEUE_OPTIONS}:
+        assert f"| `{option}` | `" in page, option
 
 
 def test_every_error_is_documented() -> None:
