@@ -16,6 +16,7 @@ from p2pqueue.errors import MalformedMessage
 
 PART_BYTES = wire.FRAME_LIMIT - 64  # bytes of a message in one part, the frame's map beside them
 MAX_PARTS = -(-wire.MESSAGE_LIMIT // PART_BYTES)
+_PART = b"\xa1k\xa4part"  # behind the header of its map
 MAX_OPEN = 4  # messages that may be incomplete at once; the oldest is given up
 
 
@@ -43,7 +44,7 @@ class Frames:
         """
         if len(frame) > wire.FRAME_LIMIT:
             raise MalformedMessage(f"a frame of {len(frame)} bytes")
-        if b"\xa4part" not in frame[:16]:
+        if frame[1:8] != _PART:
             return frame
         name, index, count, part = _part(wire.unpack(frame))
         parts = self._open.setdefault(name, {})
