@@ -64,10 +64,12 @@ def _limit(connection: sqlite3.Connection, row: JobRow) -> int:
 
 def timeline(row: JobRow, runs: list[RunRow]) -> list[tuple[int, str]]:
     """What happened to a job, and when (milliseconds UTC), the oldest first."""
+    from p2pqueue.jobs.job import MAX_RETRIES
+
     events = [(row.created_at, "enqueued")]
     if row.run_at:
         events.append((row.run_at, "due"))
-    generation = _generation(runs[0]) if runs else row.generation
+    generation = (_generation(runs[0]) if runs else row.generation) & ~MAX_RETRIES
     for number, run in enumerate(runs, 1):
         if _generation(run) != generation:
             generation = _generation(run)
