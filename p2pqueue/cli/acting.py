@@ -219,7 +219,7 @@ def _chosen(invocation: Invocation, verb: Verb, choice: Choice) -> tuple[list[Jo
             try:
                 found |= {row.id: row for row in find_all(connection, (prefix,))}
             except MisuseError as error:
-                edge.tell(error)
+                edge.tell(error, as_json=invocation.json)
                 code = code or edge.code_of(error)
         return list(found.values()), code
 
@@ -276,7 +276,7 @@ def _tell(invocation: Invocation, verb: Verb, outcomes: list[tuple[str, str | Ex
             if not isinstance(result, Exception):
                 output.line(f"{result or job_id}")
     for _, error in failures:
-        edge.tell(error)
+        edge.tell(error, as_json=invocation.json)
     done = len(outcomes) - len(failures)
     if done or not failures:
         invocation.say(f"{verb.done}: {_count(done)}")

@@ -66,6 +66,8 @@ def words_of(error: BaseException) -> str:
         return str(error) or (type(error).__doc__ or type(error).__name__)
     if isinstance(error, Refusal):
         return str(error)
+    if isinstance(error, click.ClickException):
+        return error.format_message()
     if isinstance(error, OSError):
         return _os_words(error)
     if type(error).__module__ == "sqlite3":
@@ -82,8 +84,8 @@ def _os_words(error: OSError) -> str:
     return f"{name}{error.strerror or error}"
 
 
-def guard(action: Callable[[], object], *, verbosity: Callable[[], int]) -> int:
-    """Runs a command to its exit code; whatever it raises becomes words on stderr."""
+def guard(action: Callable[[], object], *, verbosity: Callable[[], int], as_json: Callable[[], bool] = lambda: False) -> int:
+    """Runs a command to its exit code; whatever it raises becomes words on stderr, or one line of JSON there."""
     try:
         outcome = action()
         sys.stdout.flush()
@@ -94,22 +96,32 @@ def guard(action: Callable[[], object], *, verbosity: Callable[[], int]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        _tell_usage(error)
+        if as_json():
+            tell(error, as_json=True)
+        else:
+            _tell_usage(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BaseExceptionGroup as group:
-        return _tell(_innermost(group), verbosity())
+        return _tell(_innermost(group), verbosity(), as_json=as_json())
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the edge: nothing may pass it as a traceback)
         if isinstance(error, SystemExit):
             return error.code if isinstance(error.code, int) else ERROR
-        return _tell(error, verbosity())
+        return _tell(error, verbosity(), as_json=as_json())
 
 
-def tell(error: BaseException) -> None:
+def tell(error: BaseException, *, as_json: bool = False) -> None:
     """Says on stderr what an error means, for a command that goes on after it."""
     words = plain(words_of(error))
-    _err(f"p2pqueue: {words if len(words) <= LONGEST else words[:LONGEST] + '…'}")
+    words = words if len(words) <= LONGEST else words[:LONGEST] + "…"
+    if as_json:
+        import json
+
+        found = {"kind": type(error).__name__, "message": words, "code": code_of(error)}
+        _err(json.dumps({"schema": 1, "error": found}))
+    else:
+        _err(f"p2pqueue: {words}")
 
 
 def _innermost(group: BaseException) -> BaseException:
@@ -118,12 +130,12 @@ def _innermost(group: BaseException) -> BaseException:
     return group
 
 
-def _tell(error: BaseException, verbosity: int) -> int:
+def _tell(error: BaseException, verbosity: int, *, as_json: bool) -> int:
     if verbosity:
         import traceback
 
         _err(plain("".join(traceback.format_exception(error)), lines=True).rstrip())
-    tell(error)
+    tell(error, as_json=as_json)
     _flush_quietly()
     return code_of(error)
 

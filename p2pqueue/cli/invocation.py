@@ -96,7 +96,7 @@ def global_options(*, nested: bool) -> list[click.Option]:
     shared: dict[str, Any] = {"expose_value": False, "hidden": nested, "allow_from_autoenv": not nested}
     return [
         click.Option(["--home"], metavar="DIR", callback=_set_home, help="The folder of this device's space.", **shared),
-        click.Option(["--json"], is_flag=True, callback=_set("json"), help="Print one JSON object.", **shared),
+        click.Option(["--json"], is_flag=True, callback=_set("json"), help="Print one JSON object; an error is one on stderr.", **shared),
         click.Option(["-q", "--quiet"], is_flag=True, callback=_set("quiet"), help="Print results and errors only.", **shared),
         click.Option(["-v", "--verbose"], count=True, callback=_set("verbose"), help="Say more; show tracebacks.", **shared),
         click.Option(["--no-color"], is_flag=True, callback=_set_color, help="Print without colours (also NO_COLOR).", **shared),

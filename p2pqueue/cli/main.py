@@ -91,7 +91,7 @@ class Commands(click.Group):
 
 @click.pass_context
 def _root(context: click.Context) -> None:
-    """An offline-first job queue that your devices share without a server."""
+    """An offline-first job queue on this device; your devices will share it without a server."""
 
 
 cli = Commands(
@@ -112,7 +112,14 @@ def call(arguments: Sequence[str] | None = None) -> int:
     return edge.guard(
         lambda: cli.main(given, prog_name="p2pqueue", complete_var="_P2PQUEUE_COMPLETE", standalone_mode=False, obj=invocation),
         verbosity=lambda: invocation.verbose,
+        as_json=lambda: invocation.json or _asks_for_json(given),
     )
+
+
+def _asks_for_json(given: list[str] | None) -> bool:
+    """Says whether `--json` was typed, also where the words could not be understood."""
+    typed = sys.argv[1:] if given is None else given
+    return "--json" in (typed[: typed.index("--")] if "--" in typed else typed)
 
 
 def main() -> NoReturn:

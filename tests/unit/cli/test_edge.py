@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import sqlite3
 
 import click
@@ -8,6 +9,7 @@ import pytest
 
 from p2pqueue import errors
 from p2pqueue.cli import edge
+from p2pqueue.cli.main import call
 
 
 def raising(error: BaseException) -> object:
@@ -73,3 +75,20 @@ def test_every_error_of_the_house_says_something_even_without_words() -> None:
 def test_what_a_command_returns_is_the_exit_code() -> None:
     assert edge.guard(lambda: 6, verbosity=lambda: 0) == 6
     assert edge.guard(lambda: None, verbosity=lambda: 0) == 0
+
+
+@pytest.mark.parametrize("error", [errors.NoSuchJob("no job begins with ff"), click.UsageError("no job begins with ff")])
+def test_with_json_an_error_is_one_line_of_json_on_stderr(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    code = edge.guard(lambda: raising(error), verbosity=lambda: 0, as_json=lambda: True)
+    out, err = capsys.readouterr()
+    told = {"schema": 1, "error": {"kind": type(error).__name__, "message": "no job begins with ff", "code": code}}
+    assert (out, json.loads(err)) == ("", told)
+    assert code == edge.code_of(error)
+
+
+@pytest.mark.parametrize("words", [["show", "--json", "--nothing"], ["--json", "lsit"]])
+def test_words_that_can_not_be_understood_are_refused_in_json_where_it_was_typed(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(words) == 2
+    assert json.loads(capsys.readouterr().err)["error"]["code"] == 2
