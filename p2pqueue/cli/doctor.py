@@ -90,13 +90,14 @@ def _clock(home: Home) -> Iterator[Finding]:
 
 
 def _space(home: Home) -> Iterator[Finding]:
-    from p2pqueue.errors import P2PQueueError
+    from p2pqueue.errors import NotInitialised, P2PQueueError
     from p2pqueue.identity import keys
 
     try:
         identity = keys.load(home)
     except P2PQueueError as error:
-        yield Finding("space", "wrong", str(error), "" if "p2pqueue" in str(error) else "make a space with `p2pqueue init`")
+        mend = "" if isinstance(error, NotInitialised) else "put the file back, or restore a backup: `p2pqueue --home DIR restore PATH`"
+        yield Finding("space", "wrong", str(error), mend)
         return
     except PermissionError as error:
         mend = "run as its owner, or choose your own home with --home"
@@ -127,6 +128,8 @@ def _database(home: Home) -> Iterator[Finding]:
     from p2pqueue.cli.opening import open_reader
     from p2pqueue.errors import DiskFull, NotInitialised, P2PQueueError, ReadOnlyHome
 
+    if not home.identity_file.exists():
+        return  # told already
     mend = "stop the node, and restore a backup into a new home: `p2pqueue --home DIR restore PATH`"
     world = "see what is said of `disk` and `writing`"
     try:

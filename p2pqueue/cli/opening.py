@@ -53,6 +53,10 @@ def check_initialised(home: Home) -> None:
                 f"{home.path} has keys but no database; `p2pqueue init` makes an empty one, `p2pqueue --home DIR restore PATH` "
                 "takes a backup into a new home"
             ) from None
+        if os.path.exists(home.replica_file):
+            raise DamagedHome(
+                f"{home.identity_file} is missing though the home holds a database; put the file back, or restore a backup"
+            ) from None
         raise NotInitialised(f"{home.path} has no space yet; make one with `p2pqueue init`") from None
     if not os.access(home.replica_file, os.R_OK):
         raise ReadOnlyHome(f"{home.path} belongs to another user; choose your own home with --home or P2PQUEUE_HOME")

@@ -93,6 +93,13 @@ def in_words(path: str) -> Iterator[None]:
         if told is None:
             raise
         raise told from error
+    except UnicodeDecodeError as error:
+        raise garbled(path) from error
+
+
+def garbled(path: str) -> DamagedHome:
+    """What it means that SQLite's own words can't be decoded: it quotes a schema whose bytes were changed."""
+    return DamagedHome(f"The database {path} is damaged (its schema is no text); run `p2pqueue doctor`, or restore a backup")
 
 
 def words(error: sqlite3.Error, path: str) -> WorldError | None:

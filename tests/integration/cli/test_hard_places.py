@@ -53,6 +53,18 @@ def test_a_damaged_database_is_told_with_the_mend(p2p: CommandLine) -> None:
         assert "doctor" in refused.err or "restore" in refused.out
 
 
+def test_a_database_whose_schema_is_no_text_any_more_is_told_as_damaged(p2p: CommandLine) -> None:
+    p2p("enqueue", "later")
+    for side in ("replica.sqlite-wal", "replica.sqlite-shm"):
+        (p2p.home / side).unlink(missing_ok=True)
+    database = p2p.home / "replica.sqlite"
+    database.write_bytes(database.read_bytes().replace(b"STRICT", b"STR\xbaCT"))
+    for words in (("list",), ("enqueue", "t"), ("run", str(APP)), ("doctor",)):
+        refused = p2p(*words, check=1)
+        assert "is damaged" in refused.err + refused.out
+        assert "Traceback" not in refused.err
+
+
 def test_damaged_or_missing_keys_never_become_new_ones(p2p: CommandLine, tmp_path: Path) -> None:
     job_id = p2p("enqueue", "later").id
     p2p("backup", str(tmp_path / "backup"))
@@ -66,7 +78,10 @@ def test_damaged_or_missing_keys_never_become_new_ones(p2p: CommandLine, tmp_pat
         assert identity.read_bytes() == damaged
         assert "wrong" in p2p("doctor", check=1).out
     identity.unlink()
-    p2p("enqueue", "t", check=1)
+    for words in (("list",), ("enqueue", "t"), ("doctor",)):
+        refused = p2p(*words, check=1)
+        assert "put the file back" in refused.err + refused.out
+        assert "p2pqueue init" not in refused.err + refused.out
     p2p("init", check=1)
     identity.write_bytes(kept)
     assert ids(p2p("list", "--json")) == [job_id]
