@@ -75,11 +75,6 @@ def _look(database: Path) -> Sample:
     return Sample.of(times)
 
 
-def finished(replica: Replica, count: int) -> None:
-    """Writes so many jobs that have succeeded."""
-    _fill(replica, count, status="succeeded")
-
-
 def _fill(replica: Replica, count: int, *, status: str | None = None, run_in: int = 0, priority: int = 0) -> None:
     for size in _batches(count):
         replica.write(partial(_put, size, status, run_in, priority))

@@ -17,8 +17,8 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import claiming, draining, enqueueing, footprint, large, merging, starting
-from benchmarks.figure import Figure, Target, as_json, load_targets, table, verdict
+from benchmarks import claiming, draining, enqueueing, footprint, large, replication, starting
+from benchmarks.figure import Figure, Sample, Target, as_json, load_targets, table, verdict
 from benchmarks.own.contender import P2PQueue
 from benchmarks.peers.contender import Contender
 from benchmarks.peers.installed import installed_peers
@@ -66,11 +66,17 @@ def _section(name: str, folder: Path, effort: Effort, peers: Mapping[str, Conten
         "starting": lambda: starting.figures(folder, peers, targets, count=effort.starts),
         "draining": lambda: draining.figures(folder, peers, targets, rounds=1 if effort.quick else 3, count=effort.jobs),
         "claiming": lambda: claiming.figures(folder, targets, sizes=effort.sizes),
-        "merging": lambda: merging.figures(folder, targets, rounds=effort.rounds, jobs=5_000 if effort.quick else 25_000),
+        "merging": lambda: [_merging(folder, targets, effort)],
         "footprint": lambda: footprint.figures(folder, targets, starts=5 if effort.quick else 21),
         "large": lambda: large.figures(folder, targets, size=(1 if effort.quick else 8) << 30),
     }
     return measures[name]()
+
+
+def _merging(folder: Path, targets: Mapping[str, Target], effort: Effort) -> Figure:
+    rates, _, _ = replication.merging(replication.Scene(folder), effort.rounds, 4_000 if effort.quick else 20_000)
+    name, sample = "merging, batches of 1,000", Sample.of(rates)
+    return Figure(name, sample.median, "writes/s", targets.get(name, Target()), spread=sample.spread)
 
 
 def _made(folder: Path) -> Path:

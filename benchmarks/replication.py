@@ -105,8 +105,8 @@ def figures(folder: Path, targets: Mapping[str, Target], *, quick: bool) -> Iter
     huey = writing.pop("huey", None)
     for name, values in writing.items():
         yield row(name, values, "jobs/s", huey)
-    merging, checking, writes = _merging(scene, rounds, 4_000 if quick else 20_000)
-    yield row("merge into an empty replica, batches of 1,000", merging, "writes/s")
+    merged, checking, writes = merging(scene, rounds, 4_000 if quick else 20_000)
+    yield row("merge into an empty replica, batches of 1,000", merged, "writes/s")
     yield row("check signatures afterwards", checking, "signatures/s")
     yield row("claim and finish 64 jobs a commit, per register write", _turning(scene, rounds, 10 if quick else 40), "us of CPU")
     yield row(f"two replicas change the same {writes:,} registers, until equal", _converging(scene, rounds, writes), "s")
@@ -159,7 +159,9 @@ def _huey(path: Path) -> Callable[[], object] | None:
     return lambda: noop()
 
 
-def _merging(scene: Scene, rounds: int, jobs: int) -> tuple[list[float], list[float], int]:
+def merging(scene: Scene, rounds: int, jobs: int) -> tuple[list[float], list[float], int]:
+    """Register writes merged, and signatures checked afterwards, in a second; and how many rows were merged."""
+
     def make(writer: Writer) -> None:
         ids = [writer.new_id() for _ in range(BATCH // 2)]
         writer.put_many(
@@ -172,13 +174,13 @@ def _merging(scene: Scene, rounds: int, jobs: int) -> tuple[list[float], list[fl
     writes = [write for write in source.live_writes(above={}, limit=4 * jobs) if write.table == "jobs"]
     who = [write for write in source.live_writes(above={}, limit=10) if write.table != "jobs"]
     source.close()
-    merging, checking = [], []
+    merged, checking = [], []
     for _ in range(rounds):
         with scene.replica() as target:
             target.merge(who)
-            merging.append(_rate(lambda target=target: _merge(target, writes), len(writes)))  # type: ignore[misc]
+            merged.append(_rate(lambda target=target: _merge(target, writes), len(writes)))  # type: ignore[misc]
             checking.append(_rate(lambda target=target: target.verify_pending(jobs), jobs))  # type: ignore[misc]
-    return merging, checking, len(writes) // 6
+    return merged, checking, len(writes) // 6
 
 
 def _merge(target: Replica, writes: list[Write]) -> None:
