@@ -142,9 +142,7 @@ class Node:
         self.recovered = tuple(await self.store.write(lambda writer: recover(writer, limits), quiet=True))
         self.sealer = Sealer(self.store, self.shelf)
         self.worker = self._make_worker()
-        server = DoorbellServer(
-            home.socket_path, on_ring=self._rung, requests={"status": self._status}, streams={"watch": self._watch}
-        )
+        server = DoorbellServer(home.socket_path, on_ring=self._rung, requests={"status": self._status}, streams={"watch": self._watch})
         await server.start()
         stack.push_async_callback(server.close)
         self._loops = asyncio.get_running_loop().create_task(self._run(), name="p2pqueue-node")
@@ -269,9 +267,9 @@ class Node:
         jobs = None if asked is None else [str(job_id) for job_id in asked][:1000]
         with self.live.watch(jobs) as watcher:
             wanted = jobs if jobs is not None else list(self.worker.runs)
-            found = await self.store.read(lambda connection: [rows.get(connection, job_id) for job_id in wanted])
-            for job_id, row in zip(wanted, found, strict=True):
-                yield self.worker.event(row) if row else {"id": job_id, "status": None}
+            found = await self.store.read(lambda connection: rows.with_why(connection, wanted, node_running=True))
+            for job_id, (row, why) in zip(wanted, found, strict=True):
+                yield self.worker.event(row, why) if row else {"id": job_id, "status": None}
             async for event in watcher.events():
                 yield event
 

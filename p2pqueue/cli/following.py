@@ -78,20 +78,23 @@ class _Painter:
         self._silent = err and (invocation.quiet or not self._moves)
         self._drawn = 0
         self._lines: dict[str, str] = {}  # what was printed last, by job
+        self._problems: dict[str, str | None] = {}  # what was said last to stand in the way, by job
 
     def show(self, before: list[JobRow | None], found: list[JobRow | None]) -> None:
         """Draws the rows that changed."""
         if self._silent:
+            self._say_problems(found)
             return
+        whys = self._whys(found)
         if self._moves:
-            self._redraw(found)
+            self._redraw(found, whys)
             return
         for index, row in enumerate(found):
             if row is None or (index < len(before) and before[index] == row):
                 continue
             if self._invocation.json:
                 self._document(row)
-            elif self._lines.get(row.id) != (line := _line(row)):
+            elif self._lines.get(row.id) != (line := _line(row, whys.get(row.id))):
                 self._lines[row.id] = line
                 click.echo(line)
         sys.stdout.flush()
@@ -99,12 +102,33 @@ class _Painter:
     def end(self) -> None:
         """Leaves the last picture standing."""
         if self._err and self._moves and not self._silent:
-            self._redraw([])
+            self._redraw([], {})
 
-    def _redraw(self, found: list[JobRow | None]) -> None:
+    def _say_problems(self, found: list[JobRow | None]) -> None:
+        """Says what stands in the way of a job, once for each reason: who waits without a picture hears of it too."""
+        for row in found:
+            if row is None or row.status != "queued" or self._problems.get(row.id) == row.problem:
+                continue
+            self._problems[row.id] = row.problem
+            if row.problem:
+                self._invocation.say(f"job {row.id[:13]} waits: {plain(row.problem)}")
+
+    def _whys(self, found: list[JobRow | None]) -> dict[str, str]:
+        """Why those that wait do so, by job."""
+        waiting = [row for row in found if row is not None and row.status in ("queued", "paused")]
+        if not waiting or (self._invocation.json and not self._err):
+            return {}
+        from p2pqueue.cli.job_shape import why_waits
+
+        running = node_pid(self._invocation.home) is not None
+        with reading(self._invocation.home) as connection:
+            whys = {row.id: why_waits(connection, row, node_running=running) for row in waiting}
+        return {job_id: why for job_id, why in whys.items() if why}
+
+    def _redraw(self, found: list[JobRow | None], whys: dict[str, str]) -> None:
         width = output.terminal_width() or 80
         back = f"\x1b[{self._drawn}F" if self._drawn else ""
-        text = "".join(f"\x1b[2K{output.cut(_line(row), width - 1)}\n" for row in found if row is not None)
+        text = "".join(f"\x1b[2K{output.cut(_line(row, whys.get(row.id)), width - 1)}\n" for row in found if row is not None)
         click.echo(f"{back}\x1b[J{text}", nl=False, err=self._err)
         self._drawn = sum(row is not None for row in found)
 
@@ -116,9 +140,9 @@ class _Painter:
             output.document(job_document(connection, row, why=why))
 
 
-def _line(row: JobRow) -> str:
+def _line(row: JobRow, why: str | None) -> str:
     name = plain(row.title or row.task)
-    tail = row.error if row.status == "failed" else row.phase if row.status == "running" and row.phase != "Queued" else ""
+    tail = row.error if row.status == "failed" else row.phase if row.status == "running" and row.phase != "Queued" else why
     where = f" on {row.worker_label}" if row.worker_label and row.status == "running" else ""
     return f"{row.id[:13]}  {row.status:<9}  {output.bar(row.progress)}  {name}{plain(where)}  {plain(tail or '')}".rstrip()
 

@@ -235,6 +235,13 @@ def why(connection: sqlite3.Connection, row: JobRow, *, node_running: bool, now:
     return reason(situation, ability(connection) if node_running else None, at, known_tasks=known_tasks(connection))
 
 
+def with_why(connection: sqlite3.Connection, ids: Iterable[str], *, node_running: bool) -> list[tuple[JobRow | None, str | None]]:
+    """The jobs of these ids, None for one that is not there, each with why it waits if it does."""
+    found = [get(connection, job_id) for job_id in ids]
+    waits = ("queued", "paused")
+    return [(row, why(connection, row, node_running=node_running) if row and row.status in waits else None) for row in found]
+
+
 def statuses(connection: sqlite3.Connection, ids: Iterable[str]) -> Iterator[tuple[str, str | None, int, int, str | None]]:
     """(id, status or None where deleted, generation, claim, worker) of those jobs that have a row."""
     yield from connection.execute(

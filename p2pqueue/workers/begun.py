@@ -38,6 +38,12 @@ def kept(connection: sqlite3.Connection) -> list[Begun]:
     return [Begun(*claim) for claim in wire.unpack(row[0])] if row else []
 
 
+def drop(connection: sqlite3.Connection, claims: Iterable[tuple[str, int, int]]) -> None:
+    """Forgets the claims of (job, generation, claim): they came to nothing, and their rows stand as if never claimed."""
+    dropped = set(claims)
+    keep(connection, [claim for claim in kept(connection) if claim[:3] not in dropped])
+
+
 def as_begun(state: JobState, claim: tuple[int, int], claimed_at: int, worker: tuple[str, str | None]) -> JobState | None:
     """The state of a job as its row will tell it, where the row still stands as it was when the job was claimed."""
     if state.status != "queued" or (state.generation, state.claim + 1) != claim:

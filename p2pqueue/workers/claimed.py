@@ -79,6 +79,7 @@ class Ending:
     retry_at: int | None = None
     checkpoint: bytes | None = None  # from which the job goes on, where the handler gave it back
     duration: float | None = None  # by the monotonic clock of the worker
+    unstarted: bool = False  # its handler never began: where only this device knows of the claim, nothing is written of it
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from p2pqueue.errors import MisuseError
 from p2pqueue.workers.begun import begun
@@ -12,7 +12,11 @@ from p2pqueue.workers.claimed import Begun, ClaimedJob
 from p2pqueue.workers.protocol import Why
 
 if TYPE_CHECKING:
+    from p2pqueue.jobs.rows import JobRow
     from p2pqueue.workers.worker import Worker
+
+PROGRESS_EVERY: Final = 2.0  # seconds between two beats of a job whose progress moves; watchers see every step at once
+PROGRESS_STEP: Final = 0.01  # of the whole: smaller steps wait for the next ordinary beat
 
 
 @dataclass
@@ -33,6 +37,27 @@ class Run:
     def begun(self) -> Begun:
         """Its claim, as it is kept until its row tells."""
         return begun(self.job, self.author)
+
+    def is_due(self, now: float, beat_every: float) -> bool:
+        """Says whether its lease is to be renewed, or its progress to be written."""
+        if not self.recorded:
+            return False
+        since = now - self.beaten
+        moved = abs(self.progress - self.beaten_progress) >= PROGRESS_STEP
+        return since >= beat_every or (moved and since >= min(PROGRESS_EVERY, beat_every))
+
+
+def event_of(row: JobRow, run: Run | None, label: str, why: str | None) -> dict[str, Any]:
+    """The event that tells how a job stands, from memory where it runs here on the device of this label."""
+    here = run is not None and row.status in ("queued", "running")  # its claim may not be in its row yet
+    return {
+        "id": row.id,
+        "status": "running" if here else row.status,
+        "progress": run.progress if run and here else row.progress,
+        "phase": run.phase if run and here else row.phase,
+        "worker_label": label if here else row.worker_label,
+        "why": None if here else why,
+    }
 
 
 class Reporter:

@@ -86,6 +86,7 @@ def _end(writer: Writer, endings: Sequence[Ending]) -> None:
     jobs: list[Put] = []
     runs: list[Put] = []
     checkpoints: list[Put] = []
+    undone: list[tuple[str, int, int]] = []
     states = states_of(writer.connection, [ending.job.job_id for ending in endings])
     for ending in endings:
         state, job = states.get(ending.job.job_id), ending.job
@@ -93,6 +94,9 @@ def _end(writer: Writer, endings: Sequence[Ending]) -> None:
             decision: Transition | Refused = Refused("was deleted")
         else:
             held = begun.as_begun(state, job.holder.claimed, job.claimed_at, (writer.device_id, writer.label))
+            if ending.unstarted and held is not None:
+                undone.append((job.job_id, job.holder.generation, job.holder.claim))
+                continue
             decision = _step(writer, held or state, ending)
         if isinstance(decision, Transition):
             jobs.append(put_state(ending.job.job_id, decision))
@@ -103,7 +107,10 @@ def _end(writer: Writer, endings: Sequence[Ending]) -> None:
         writer.put_known("jobs", "state", jobs)
     if checkpoints:
         writer.put_many("jobs", checkpoints)
-    writer.put_known("runs", "run", runs, new=True)
+    if runs:
+        writer.put_known("runs", "run", runs, new=True)
+    if undone:
+        begun.drop(writer.connection, undone)
 
 
 def _step(writer: Writer, state: JobState, ending: Ending) -> Transition | Refused:

@@ -28,12 +28,10 @@ from p2pqueue.workers.inputs import Unreachable
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Runner
-from p2pqueue.workers.run import Reporter, Run
+from p2pqueue.workers.run import Reporter, Run, event_of
 from p2pqueue.workers.settle import beat, checkpoint, next_due, settle
 from p2pqueue.workers.telling import tell_end, tell_start
 
-PROGRESS_EVERY = 2.0  # seconds between two beats of a job whose progress moves; watchers see every step at once
-PROGRESS_STEP = 0.01  # of the whole: smaller steps wait for the next ordinary beat
 UNREACHABLE_FIRST = 1.0  # seconds until a job whose payload can't be reached is tried again; doubles
 UNREACHABLE_LONGEST = 60.0  # seconds
 LOOK_AT_CLOCK = 5.0  # seconds between two looks at the clock: it may be set, and stands apart from the loop's while a machine sleeps
@@ -157,7 +155,7 @@ class Worker:
         else:
             self._due = due
         if self._stopping:  # told so while the transaction was under way
-            self._endings += [Ending(job, "released", author=author) for job in claimed]
+            self._endings += [Ending(job, "released", author=author, unstarted=True) for job in claimed]
             claimed = []
         for job in claimed:
             self._start(job, author)
@@ -229,7 +227,7 @@ class Worker:
             self._patience.pop(job.job_id, None)
         except (Unreachable, WorldError, ConfigError) as error:
             self._put_off(job.job_id)
-            return Ending(job, "released", author=run.author, error=str(error))
+            return Ending(job, "released", author=run.author, error=str(error), unstarted=isinstance(error, Unreachable))
         except P2PQueueError as error:
             outcome, manifest = Failed(f"{type(error).__name__}: {error}", kinds=(type(error).__name__, "Exception")), None
         if run.stop_why is not None and not isinstance(outcome, (Succeeded, Continued)):
@@ -304,28 +302,20 @@ class Worker:
         """Tells watchers how these jobs stand now."""
         if not job_ids:
             return
-        found = await self.store.read(lambda connection: [rows.get(connection, job_id) for job_id in job_ids])
-        for job_id, row in zip(job_ids, found, strict=True):
-            self.live.tell(self.event(row) if row else {"id": job_id, "status": None})
+        found = await self.store.read(lambda connection: rows.with_why(connection, job_ids, node_running=True))
+        for job_id, (row, why) in zip(job_ids, found, strict=True):
+            self.live.tell(self.event(row, why) if row else {"id": job_id, "status": None})
 
-    def event(self, row: rows.JobRow) -> dict[str, Any]:
-        """The event that tells how a job stands: from memory where it runs here."""
-        run = self.runs.get(row.id)
-        here = run is not None and row.status in ("queued", "running")  # its claim may not be in its row yet
-        return {
-            "id": row.id,
-            "status": "running" if here else row.status,
-            "progress": run.progress if run and here else row.progress,
-            "phase": run.phase if run and here else row.phase,
-            "worker_label": self.label if here else row.worker_label,
-        }
+    def event(self, row: rows.JobRow, why: str | None) -> dict[str, Any]:
+        """The event that tells how a job stands, and why it waits: from memory where it runs here."""
+        return event_of(row, self.runs.get(row.id), self.label, why)
 
     async def _beat(self) -> None:
         pause = min(0.5, self.beat_every / 4)
         while True:
             await asyncio.sleep(pause)
             now = time.monotonic()
-            due = [run for run in self.runs.values() if self._is_due(run, now)]
+            due = [run for run in self.runs.values() if run.is_due(now, self.beat_every)]
             if not due:
                 continue
             beats = [(run.job.holder, run.job.job_id, run.progress, run.phase) for run in due]
@@ -353,10 +343,3 @@ class Worker:
                     run.recorded = True
             if all(run.recorded for run in self.runs.values()):
                 self._unrecorded.clear()
-
-    def _is_due(self, run: Run, now: float) -> bool:
-        if not run.recorded:
-            return False
-        since = now - run.beaten
-        moved = abs(run.progress - run.beaten_progress) >= PROGRESS_STEP
-        return since >= self.beat_every or (moved and since >= min(PROGRESS_EVERY, self.beat_every))

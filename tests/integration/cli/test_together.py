@@ -64,6 +64,19 @@ def test_a_list_that_watches_shows_what_others_do(p2p: CommandLine) -> None:
         process.communicate(timeout=20)
 
 
+def test_who_watches_a_job_that_waits_reads_why(p2p: CommandLine) -> None:
+    job_id = p2p("enqueue", "later").id
+    process = p2p.start("watch", job_id)
+    try:
+        assert process.stdout is not None
+        assert "no node runs here" in process.stdout.readline()
+        p2p("cancel", job_id)
+        assert process.wait(20) == 7
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
 def test_a_killed_command_leaves_the_home_whole(p2p: CommandLine) -> None:
     for _ in range(3):
         process = p2p.start("enqueue", "later", stderr=subprocess.DEVNULL)

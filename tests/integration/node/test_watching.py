@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 import time
 from itertools import pairwise
 from typing import Any
 
+from p2pqueue import File
 from p2pqueue.replica.doorbell import DoorbellClient
 from tests.integration.node.stage import Stage, said, status, until, words
 
@@ -70,6 +72,20 @@ async def test_a_watcher_sees_what_others_do_to_a_job(stage: Stage) -> None:
         await until(lambda: listener.of("status")[-1] == "running")
         job.delete()
         await until(lambda: listener.of("status")[-1] is None)
+    listener.join()
+
+
+async def test_a_watcher_is_told_what_stands_in_the_way_of_a_job(stage: Stage) -> None:
+    path = stage.folder / "large.bin"
+    path.write_bytes(b"x")
+    os.truncate(path, 65 << 20)
+    async with stage.run():
+        job = stage.enqueue("length", file=File(path), options={"delay": 0.5})
+        path.unlink()
+        listener = Listener(stage, job.id)
+        await until(lambda: any(str(path) in (why or "") for why in listener.of("why")))
+        assert listener.events[-1]["status"] == "queued"
+        assert words(job) == []
     listener.join()
 
 

@@ -245,6 +245,24 @@ def test_a_released_job_gets_its_attempt_back(desk: Desk) -> None:
     assert desk.run() == job_id
 
 
+def test_a_claim_whose_handler_never_began_leaves_no_trace(desk: Desk) -> None:
+    job_id, before = desk.enqueue(), desk.replica.heads()
+    for _ in range(3):
+        (job,) = desk.settle(slots=1)
+        desk.end(job, "released", error="its payload is unreachable", unstarted=True)
+    assert (desk.status(job_id), desk.row(job_id).claim, desk.runs(job_id)) == ("queued", 0, [])
+    assert desk.replica.heads() == before
+    assert desk.recover() == []
+    assert desk.run() == job_id
+    assert desk.run_words(job_id) == ["succeeded"]
+
+
+def test_a_claim_that_the_row_tells_already_is_released_even_where_its_handler_never_began(desk: Desk) -> None:
+    job_id = desk.enqueue()
+    desk.end(desk.claim_one(), "released", unstarted=True)
+    assert (desk.status(job_id), desk.row(job_id).attempt, desk.run_words(job_id)) == ("queued", 0, ["released"])
+
+
 def test_a_job_that_is_given_back_goes_on_from_its_checkpoint(desk: Desk) -> None:
     job_id = desk.enqueue()
     desk.end(desk.claim_one(), "released", checkpoint=b"half")
