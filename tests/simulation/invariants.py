@@ -132,6 +132,5 @@ def check_equal(one: Device, two: Device, dropped: Dropped, *, rows_only: bool =
     if first != second:
         names = [name for name in first.keys() | second.keys() if first.get(name) != second.get(name)]
         name = min(names, key=str)
-        raise Violation(
-            f"{one.name} and {two.name} have equal heads and differ in {len(names)} places, as {name}:\n  {first.get(name)}\n  {second.get(name)}"
-        )
+        words = f"{one.name} and {two.name} have equal heads and differ in {len(names)} places, as {name}"
+        raise Violation(f"{words}:\n  {first.get(name)}\n  {second.get(name)}")

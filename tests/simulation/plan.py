@@ -45,14 +45,14 @@ class Plan:
         return head + "\n".join(map(str, self.events))
 
 
-WORK = (
-    ("enqueue", 10), ("unique", 8), ("tune", 10), ("claim", 14), ("beat", 8), ("checkpoint", 3), ("succeed", 8), ("fail", 4), ("cancel", 4),
-    ("requeue", 3), ("retry", 4), ("hold", 3), ("resume", 3), ("delete", 4), ("input", 3), ("burst", 2), ("prune", 3), ("nothing", 1),
-)  # fmt: skip
-FAULTS = (
-    ("cut", 12), ("join", 10), ("deaf", 4), ("crash", 8), ("start", 8), ("jump", 4), ("copy", 5), ("restore", 4), ("roll back", 2), ("clone", 1),
-    ("reset", 1), ("dead", 1), ("heal", 4), ("digest", 1),
-)  # fmt: skip
+WORK = {
+    "enqueue": 10, "unique": 8, "tune": 10, "claim": 14, "beat": 8, "checkpoint": 3, "succeed": 8, "fail": 4, "cancel": 4,
+    "requeue": 3, "retry": 4, "hold": 3, "resume": 3, "delete": 4, "input": 3, "burst": 2, "prune": 3, "nothing": 1,
+}  # fmt: skip
+FAULTS = {
+    "cut": 12, "join": 10, "deaf": 4, "crash": 8, "start": 8, "jump": 4, "copy": 5, "restore": 4, "roll back": 2, "clone": 1,
+    "reset": 1, "dead": 1, "heal": 4, "digest": 1,
+}  # fmt: skip
 LOSSES = ("restore", "roll back", "clone", "reset", "dead")
 JUMPS = (0, -60_000, 540_000, 10_800_000, -86_400_000, 2 * 86_400_000, 12 * 365 * 86_400_000, 80 * 365 * 86_400_000)  # … 2038, 2106
 
@@ -74,15 +74,15 @@ def plan(seed: int) -> Plan:
     skews = tuple(rng.choice((0, 0, rng.randrange(-5000, 5000), rng.choice(JUMPS))) for _ in range(count))
     works, faults = rng.randrange(40, 110), 0 if calm and rng.random() < 0.3 else rng.randrange(5, 30)
     left_out = "prune" if rng.random() < 0.5 else "retry"
-    work = tuple(each for each in WORK if each[0] != left_out)
+    work = {kind: weight for kind, weight in WORK.items() if kind != left_out}
     topology = rng.choice(("mesh", "mesh", "chain", "star", "ring"))
     workers = tuple(index for index in range(1, count) if rng.random() < 0.2) if topology == "mesh" else ()
     # What a lost author left half sent, and one that may not relay got whole, is never counted by the others.
-    kinds = tuple(each for each in FAULTS if not workers or each[0] not in LOSSES)
+    kinds = {kind: weight for kind, weight in FAULTS.items() if not workers or kind not in LOSSES}
     events = [_event(rng, work, count) for _ in range(works)] + [_event(rng, kinds, count) for _ in range(faults)]
     return Plan(seed, count, topology, weather, skews, tuple(sorted(events, key=lambda event: event.at)), workers)
 
 
-def _event(rng: random.Random, kinds: tuple[tuple[str, int], ...], count: int) -> Event:
-    kind = rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
+def _event(rng: random.Random, kinds: dict[str, int], count: int) -> Event:
+    kind = rng.choices(list(kinds), list(kinds.values()))[0]
     return Event(rng.random() * STORM, kind, rng.randrange(count), rng.random())

@@ -157,6 +157,7 @@ def delete(work: Work, pick: float) -> None:
 
 
 OPERATIONS: dict[str, Callable[[Work, float], None]] = {
-    "enqueue": enqueue, "unique": unique, "burst": burst, "tune": tune, "input": attach, "claim": claim, "beat": beat, "checkpoint": checkpoint,
-    "succeed": succeed, "fail": fail, "cancel": cancel, "requeue": requeue, "retry": retry, "hold": hold, "resume": resume, "delete": delete,
+    "enqueue": enqueue, "unique": unique, "burst": burst, "tune": tune, "input": attach, "claim": claim, "beat": beat,
+    "checkpoint": checkpoint, "succeed": succeed, "fail": fail, "cancel": cancel, "requeue": requeue, "retry": retry,
+    "hold": hold, "resume": resume, "delete": delete,
 }  # fmt: skip
