@@ -6,6 +6,7 @@ restored home is a new device of the space.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from contextlib import closing, suppress
@@ -78,6 +79,8 @@ def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
     check_initialised(invocation.home)
     if path.is_dir():
         raise edge.Refusal(f"{path} is a folder; name the file to write", edge.USAGE)
+    if not path.absolute().parent.is_dir():
+        raise edge.Refusal(f"there is no folder {path.absolute().parent}", edge.NOT_FOUND)
     if path.exists() and not force:
         raise edge.Refusal(f"{path} is there already; choose another name, or add --force")
     exported = wire.pack(export_space(load(invocation.home)))
@@ -93,13 +96,16 @@ def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
             part.unlink()
     size = path.stat().st_size
     invocation.result({"schema": 1, "path": str(path), "size": size}, lambda: [plain(path)])
-    invocation.say(f"{quantities.bytes_text(size)}; it holds the keys of the space: keep it private")
+    invocation.say(f"{quantities.bytes_text(size)}; it holds the keys of the space, so keep it private, and no files' contents")
 
 
 @click.command(
     "restore",
     cls=Command,
-    help="Make this home, which must have no space yet, from a backup. This device becomes a new one of the space.",
+    help="""Make this home, which must have no space yet, from a backup. This device becomes a new one of the space.
+
+    A backup has the jobs and their results, but not the contents of files.
+    """,
     examples="""
     p2pqueue --home ~/studio-again restore /media/stick/studio.p2pqueue
     """,
@@ -129,6 +135,7 @@ def restore_command(invocation: Invocation, path: Path, label: str | None) -> No
         for left in (home.replica_file, home.replica_file.with_name(home.replica_file.name + "-wal")):
             left.unlink(missing_ok=True)
         raise
+    logging.getLogger("p2pqueue.replica").setLevel(logging.ERROR)  # that it goes on under a new author is meant here
     open_replica(home, identity).close()
     document = {
         "schema": 1,
@@ -144,6 +151,7 @@ def restore_command(invocation: Invocation, path: Path, label: str | None) -> No
         ("Home", plain(home.path)),
     ]
     invocation.result(document, lambda: output.pairs(shown))
+    invocation.say("a backup carries no files: their contents lie on the devices that made them")
 
 
 def _add_keys(path: Path, exported: bytes) -> None:

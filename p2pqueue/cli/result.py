@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,15 +67,30 @@ def result_command(invocation: Invocation, job: str, target: str | None) -> None
     if run is None or run.output_manifest is None:
         _give_value(invocation, row, value, target)
         return
-    shelf = open_shelf(invocation.home)
-    try:
+    with closing(open_shelf(invocation.home)) as shelf, _whereabouts(invocation, run):
         files = _files(shelf, run, value)
         if target is None:
             _print_files(invocation, row, value, files)
         else:
             _save(invocation, shelf, files, target)
-    finally:
-        shelf.close()
+
+
+@contextmanager
+def _whereabouts(invocation: Invocation, run: RunRow) -> Iterator[None]:
+    """Tells of content that is not here where it is: on the device that made it."""
+    from p2pqueue.errors import PayloadUnavailable
+    from p2pqueue.identity.keys import load
+
+    try:
+        yield
+    except PayloadUnavailable as error:
+        if run.worker_id == load(invocation.home).device_id:
+            raise
+        made_on = run.worker_label or "the device"
+        raise PayloadUnavailable(
+            f"the content of what job {run.job_id} made is not on this device: it lies on {made_on}, which made it, "
+            "and a backup carries no files"
+        ) from error
 
 
 def save_as(invocation: Invocation, job_id: str, paths: dict[str, str]) -> None:
@@ -86,14 +103,11 @@ def save_as(invocation: Invocation, job_id: str, paths: dict[str, str]) -> None:
         run = rows.run(connection, row.result_id) if row is not None and row.result_id else None
     if run is None or run.output_manifest is None:
         return
-    shelf = open_shelf(invocation.home)
-    try:
+    with closing(open_shelf(invocation.home)) as shelf, _whereabouts(invocation, run):
         for each in _files(shelf, run, unpacked(run.result)):
             if each.name in paths:
                 shelf.fetch_to(each.manifest, paths[each.name])
                 invocation.say(f"saved {plain(paths[each.name])}")
-    finally:
-        shelf.close()
 
 
 def _check_ended(row: JobRow) -> None:
@@ -161,7 +175,9 @@ def _print_files(invocation: Invocation, row: JobRow, value: Any, files: list[Re
     invocation.result(_document(row, value, files), lines)
     if not invocation.json:
         for each in files:
-            invocation.say(f"{plain(each.name)}, {quantities.bytes_text(each.size)}; save it with: p2pqueue result {row.id} -o PATH")
+            invocation.say(f"{plain(each.name)}, {quantities.bytes_text(each.size)}")
+        them, where = ("it", "PATH") if len(files) == 1 else ("them", "FOLDER/")
+        invocation.say(f"save {them} with: p2pqueue result {row.id} -o {where}")
 
 
 def _save(invocation: Invocation, shelf: Shelf, files: list[ResultFile], target: str) -> None:
