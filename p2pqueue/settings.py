@@ -46,10 +46,13 @@ class Settings:
     tags: tuple[str, ...] = _declared((), "list", "What this device offers to jobs that need it, beside the programs on its PATH.")
     max_input: int = _declared(0, "size", "The largest input that this device takes; 0 takes any.", shown="0 (any size)")
     score: int = _declared(
-        0, "count", "What this device counts for when several could take a job; 0 counts its cores.", shown="0 (cores × 30)"
+        0,
+        "count",
+        "What this device shall count for where several could take a job; 0 counts its cores. Not used yet.",
+        shown="0 (cores × 30)",
     )
     stale_after: float = _declared(
-        45.0, "duration", "How long a running job's lease may stand still before others take it over.", least=0.05
+        45.0, "duration", "How long a running job's lease may stand still before other devices take it over. Not used yet.", least=0.05
     )
     beat_every: float = _declared(10.0, "duration", "How often a worker renews the lease of a running job.", least=0.01)
     grace: float = _declared(10.0, "duration", "How long running handlers may go on when the node is told to stop.")
