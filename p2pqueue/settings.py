@@ -23,6 +23,8 @@ Kind = Literal["text", "count", "duration", "size", "switch", "list"]
 _DAY = 86_400.0  # seconds
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY, "w": 7 * _DAY}  # seconds
 _SIZE_UNITS = {"": 1, "b": 1} | {f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)} | {f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)}
+_SHOWN_DURATIONS = {unit: _DURATION_UNITS[unit] for unit in "dhms"}  # the largest first
+_SHOWN_SIZES = {unit: _SIZE_UNITS[unit.lower()] for unit in ("TiB", "GiB", "MiB", "KiB", "GB", "MB")}
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _LARGEST = 2**63 - 1
 
@@ -96,10 +98,21 @@ class Setting:
         try:
             value: Value = _PARSERS[self.kind](raw)
             if isinstance(value, (int, float)) and not isinstance(value, bool) and not self.least <= value <= _LARGEST:
-                raise ValueError(f"must be at least {self.least:g}" if value < self.least else "is too large")
+                raise ValueError(f"must be at least {self.text(self.least)}" if value < self.least else "is too large")
         except ValueError as error:
             raise ConfigError(f"{where or self.name}: {raw!r} {error}") from error
         return value
+
+    def text(self, value: Value) -> str:
+        """A value as `parse` reads it and people write it: `true`, `30d`, `8MiB`, `gpu,blender`."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        if isinstance(value, str):
+            return value
+        units = {"duration": _SHOWN_DURATIONS, "size": _SHOWN_SIZES}.get(self.kind, {})
+        return next((f"{value / one:.0f}{unit}" for unit, one in units.items() if value and value % one == 0), f"{value:.15g}")
 
 
 def parse_duration(raw: object) -> float:
