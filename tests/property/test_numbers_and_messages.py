@@ -49,7 +49,7 @@ STAMPS = st.builds(
     AUTHORS,
 )
 NUMBERS = st.integers(1, (1 << 62) - 1)
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 VALUES = st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | TEXTS | st.binary(max_size=40)
 WRITES = st.builds(Write, TEXTS, TEXTS, TEXTS, STAMPS, NUMBERS, st.lists(VALUES, max_size=4).map(tuple))
 HEADS = st.dictionaries(AUTHORS, st.builds(Head, st.integers(0, 1 << 40), st.binary(min_size=8, max_size=8)), max_size=4)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from p2pqueue.errors import NoSuchJob, WrongState
 from p2pqueue.jobs import ledger
@@ -58,11 +58,13 @@ class Model:
         return bool(earlier) and self.crashes[max(earlier)][1]
 
 
+VERBS = ["cancel", "hold", "hold", "resume", "resume", "retry it", "retry it", "retry fresh", "delete"]
+WORK = ["claim", "claim", "record", "record", "record", "die", "crashed", "crashed", "retry", "released", "succeeded", "failed"]
+WHICH = st.integers(0, 50)
+
+
 class QueueMachine(RuleBasedStateMachine):
     """Does things to the queue and to the model, and compares."""
-
-    ids = Bundle("ids")
-    attempts = Bundle("attempts")
 
     @initialize()
     def begin(self) -> None:
@@ -73,41 +75,47 @@ class QueueMachine(RuleBasedStateMachine):
         self.working: dict[str, ClaimedJob] = {}  # what the worker has under way, by job
         self.unrecorded: set[str] = set()  # keys of claims that their rows don't tell yet
         self.kept: list[ClaimedJob] = []  # claims as they were kept aside last
+        self.ids: list[str] = []
+        self.ghosts: list[ClaimedJob] = []  # attempts whose node died
 
     # -- asking -----------------------------------------------------------------------------------------------
 
-    @rule(target=ids, priority=st.integers(-1, 1), delay=st.sampled_from([0, 0, 0, 5, 50]), limit=st.sampled_from([1, 3, 5]))
-    def enqueue(self, priority: int, delay: int, limit: int) -> str:
+    @rule(priority=st.integers(-1, 1), delay=st.sampled_from([0, 0, 0, 5, 50]), limit=st.sampled_from([1, 3, 5]))
+    def enqueue(self, priority: int, delay: int, limit: int) -> None:
         self.desk.wait(1)
         now = self.desk.clock.now
         run_at = now + delay if delay else None
         job_id = self.desk.enqueue(priority=priority, run_at=run_at, max_attempts=limit)
         self.jobs[job_id] = Model(0, priority, now, run_at or 0, limit)
-        return job_id
+        self.ids.append(job_id)
 
-    @rule(target=ids, count=st.integers(0, 4), priority=st.integers(-1, 1))
-    def enqueue_many(self, count: int, priority: int) -> Any:
-        made = []
+    @rule(count=st.integers(0, 4), priority=st.integers(-1, 1))
+    def enqueue_many(self, count: int, priority: int) -> None:
         for _ in range(count):  # all at one moment would leave their order open
             self.desk.wait(1)
-            made += self.desk.write(lambda writer: ledger.enqueue_many(writer, [new_job(priority=priority, max_attempts=2)]))
-            self.jobs[made[-1].id] = Model(0, priority, self.desk.clock.now, 0, 2)
-        return multiple(*(each.id for each in made))
+            (made,) = self.desk.write(lambda writer: ledger.enqueue_many(writer, [new_job(priority=priority, max_attempts=2)]))
+            self.jobs[made.id] = Model(0, priority, self.desk.clock.now, 0, 2)
+            self.ids.append(made.id)
 
-    @rule(target=ids, key=st.sampled_from("ab"), priority=st.integers(-1, 1))
-    def enqueue_unique(self, key: str, priority: int) -> str:
+    @rule(key=st.sampled_from("ab"), priority=st.integers(-1, 1))
+    def enqueue_unique(self, key: str, priority: int) -> None:
         self.desk.wait(1)
-        made = self.desk.write(lambda writer: ledger.enqueue(writer, new_job(unique_key=key, priority=priority, max_attempts=2)))
+        made = self.desk.write(lambda writer: ledger.enqueue(writer, new_job(unique_key=key, priority=priority, max_attempts=4)))
         known = self.jobs.get(made.id)
         assert made.id == unique_id(SPACE, "work", key)
         assert made.created == (known is None or known.status in TERMINAL)
         if made.created:
             life = self.lives[made.id] = self.lives.get(made.id, -1) + 1
-            self.jobs[made.id] = Model(life << 16, priority, self.desk.clock.now, 0, 2)
-        return made.id
+            self.jobs[made.id] = Model(life << 16, priority, self.desk.clock.now, 0, 4)
+            self.ids.append(made.id)
 
-    @rule(job_id=ids, verb=st.sampled_from(["cancel", "hold", "hold", "resume", "retry", "retry fresh", "delete"]))
-    def ask(self, job_id: str, verb: str) -> None:
+    @precondition(lambda self: self.ids)
+    @rule(which=WHICH, verbs=st.lists(st.sampled_from(VERBS), min_size=1, max_size=4))
+    def ask(self, which: int, verbs: list[str]) -> None:
+        for verb in verbs:
+            self.ask_once(self.ids[-1 - which % len(self.ids)], verb)
+
+    def ask_once(self, job_id: str, verb: str) -> None:
         allowed = {
             "cancel": lambda model: model.status not in TERMINAL,
             "hold": lambda model: model.status not in TERMINAL,
@@ -145,9 +153,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     # -- working ----------------------------------------------------------------------------------------------
 
-    @rule(target=attempts, slots=st.integers(1, 3))
-    def claim(self, slots: int) -> Any:
-        return multiple(*self.take(slots))
+    @rule(slots=st.integers(1, 3))
+    def claim(self, slots: int) -> None:
+        self.take(slots)
 
     def take(self, slots: int) -> list[ClaimedJob]:
         unrecorded = [job for job in self.working.values() if job.key in self.unrecorded]
@@ -181,8 +189,10 @@ class QueueMachine(RuleBasedStateMachine):
                 break
         return taken
 
-    @rule(job=attempts)
-    def record(self, job: ClaimedJob) -> None:
+    @precondition(lambda self: self.working)
+    @rule(which=WHICH)
+    def record(self, which: int) -> None:
+        job = self.attempt(which)
         self.desk.record(job)
         self.write_begun(job)
 
@@ -194,8 +204,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.note_run(job, "running")
         self.unrecorded.discard(job.key)
 
-    @rule(job=attempts, state=st.binary(min_size=1, max_size=3))
-    def checkpoint(self, job: ClaimedJob, state: bytes) -> None:
+    @precondition(lambda self: self.working or self.ghosts)
+    @rule(which=WHICH, state=st.binary(min_size=1, max_size=3))
+    def checkpoint(self, which: int, state: bytes) -> None:
+        job = self.attempt(which, late=True)
         self.write_begun(job)
         model = self.jobs.get(job.job_id)
         holds = model is not None and self.holds(model, job)
@@ -203,8 +215,10 @@ class QueueMachine(RuleBasedStateMachine):
         if model is not None and holds:
             model.checkpoint = state
 
-    @rule(job=attempts, progress=st.floats(0, 1))
-    def beat(self, job: ClaimedJob, progress: float) -> None:
+    @precondition(lambda self: self.working or self.ghosts)
+    @rule(which=WHICH, progress=st.floats(0, 1))
+    def beat(self, which: int, progress: float) -> None:
+        job = self.attempt(which, late=True)
         model = self.jobs.get(job.job_id)
         recorded = model is not None and model.status == "running" and self.holds(model, job)
         before = self.desk.find(job.job_id)
@@ -216,14 +230,20 @@ class QueueMachine(RuleBasedStateMachine):
         elif model is None or (model.generation, model.claim) != (job.holder.generation, job.holder.claim):
             assert (after and after.progress) == (before and before.progress), "a worker that lost the job can't touch its progress"
 
+    @precondition(lambda self: self.working or self.ghosts)
     @rule(
-        job=consumes(attempts),
+        which=WHICH,
         how=st.sampled_from(["succeeded", "failed", "retry", "crashed", "released", "stopped"]),
         delay=st.sampled_from([None, 0, 20]),
         state=st.one_of(st.none(), st.just(b"given back")),
     )
-    def end(self, job: ClaimedJob, how: Any, delay: int | None, state: bytes | None) -> None:
-        self.finish(job, how, delay, state)
+    def end(self, which: int, how: Any, delay: int | None, state: bytes | None) -> None:
+        self.finish(self.attempt(which, late=True), how, delay, state)
+
+    def attempt(self, which: int, *, late: bool = False) -> ClaimedJob:
+        """One that is under way; with `late` perhaps one whose node has died."""
+        known = [*self.working.values(), *(self.ghosts if late else [])]
+        return known[which % len(known)]
 
     def finish(self, job: ClaimedJob, how: Any, delay: int | None, state: bytes | None) -> None:
         model = self.jobs.get(job.job_id)
@@ -247,6 +267,8 @@ class QueueMachine(RuleBasedStateMachine):
             model.crashes[job.holder.claim] = (job.attempt, how == "crashed")
         if self.working.get(job.job_id) is job:
             del self.working[job.job_id]
+        if job in self.ghosts:
+            self.ghosts.remove(job)
         self.unrecorded.discard(job.key)
 
     def why_stopped(self, model: Model | None, job: ClaimedJob) -> How:
@@ -266,13 +288,22 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             model.status = "failed"
 
-    @rule(hows=st.lists(st.sampled_from(["succeeded", "failed", "retry", "crashed", "crashed", "released"]), min_size=1, max_size=4))
-    def work(self, hows: list[Any]) -> None:
-        """Several attempts one after the other, as a worker with one slot makes them."""
-        for how in hows:
-            claimed = self.take(1)
-            if claimed:
-                self.finish(claimed[0], how, None, None)
+    @precondition(lambda self: self.ids)
+    @rule(which=WHICH, acts=st.lists(st.sampled_from(VERBS + WORK), min_size=3, max_size=10))
+    def tell_a_story(self, which: int, acts: list[Any]) -> None:
+        """Much happens, mostly to one job: what a single rule at a time seldom brings about."""
+        for act in acts:
+            if act in VERBS:
+                self.ask_once(self.ids[-1 - which % len(self.ids)], act)
+            elif act == "die":
+                self.die_and_start_again()
+            elif act in ("claim", "record"):
+                for job in self.take(1):
+                    if act == "record":
+                        self.desk.record(job)
+                        self.write_begun(job)
+            elif self.working or self.ghosts:
+                self.finish(self.attempt(which, late=True), act, None, None)
 
     @rule()
     def die_and_start_again(self) -> None:
@@ -293,6 +324,7 @@ class QueueMachine(RuleBasedStateMachine):
                 if word == "running":
                     runs[key] = "cancelled" if gone else "lost"
         assert sorted(self.desk.recover()) == sorted(expected)
+        self.ghosts += self.working.values()
         self.working, self.unrecorded = {}, set()
 
     @rule(ms=st.sampled_from([1, 10, 100]))
@@ -316,23 +348,31 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_job_stands_as_in_the_model(self) -> None:
-        for job_id, model in self.jobs.items():
-            row = self.desk.row(job_id)
-            found = (row.status, row.generation, row.attempt, row.claim, row.retry_at or 0, row.priority)
-            assert found == (model.shown, model.generation, model.attempt, model.claim, self.shown_retry(model), model.priority), job_id
+        query = """SELECT id, status, coalesce(state_generation, spec_generation), coalesce(attempt, 0), coalesce(claim, 0),
+            coalesce(retry_at, 0), coalesce(priority, 0) FROM jobs WHERE live = 1"""
+        found = {row[0]: row[1:] for row in self.select(query)}
+        wanted = {
+            job_id: (model.shown, model.generation, model.attempt, model.claim, self.shown_retry(model), model.priority)
+            for job_id, model in self.jobs.items()
+        }
+        assert found == wanted
 
     def shown_retry(self, model: Model) -> int:
         return model.retry_at if model.status == "queued" else 0
 
+    def select(self, query: str) -> list[tuple[Any, ...]]:
+        return self.desk.replica.read(lambda connection: connection.execute(query).fetchall())
+
     @invariant()
     def the_counters_are_right(self) -> None:
         shown = Counter(model.shown for model in self.jobs.values())
-        assert self.desk.counts() == self.desk.recount() == dict.fromkeys(self.desk.counts(), 0) | shown
+        assert self.desk.counts() == dict.fromkeys(self.desk.counts(), 0) | shown
 
     @invariant()
     def every_run_is_there(self) -> None:
-        for job_id, runs in self.runs.items():
-            assert {run.log_key[1:]: run.status for run in self.desk.runs(job_id)} == runs
+        found = {run_id.rpartition("/")[0]: status for run_id, status in self.select("SELECT id, status FROM runs")}
+        runs = ((job_id, key, word) for job_id, runs in self.runs.items() for key, word in runs.items())
+        assert found == {f"{job_id}/{generation}/{claim}": word for job_id, (generation, claim), word in runs}
 
     @invariant()
     def the_next_due_job_is_known(self) -> None:
