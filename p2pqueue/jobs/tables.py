@@ -85,6 +85,8 @@ _STATUS = f"""CASE
     WHEN held = 1 THEN 'paused'
     WHEN {_COUNTS} THEN state_status
     ELSE 'queued' END"""
+_PHASE = f"""CASE state_status WHEN 'succeeded' THEN 'Done' WHEN 'failed' THEN 'Failed' WHEN 'cancelled' THEN 'Cancelled'
+    ELSE CASE WHEN {_BEATS} THEN beat_phase ELSE 'Queued' END END"""
 _INPUT_COUNTS = "for_spec IS NOT NULL AND for_spec = spec_hlc || ':' || lower(hex(spec_author))"
 
 JOBS = Table(
@@ -100,7 +102,7 @@ JOBS = Table(
         Derived("rank_priority", "INTEGER", "-coalesce(priority, 0)", stored=True),
         Derived("input_counts", "INTEGER", _INPUT_COUNTS),
         Derived("progress", "REAL", f"CASE WHEN state_status = 'succeeded' THEN 1.0 WHEN {_BEATS} THEN beat_progress ELSE 0.0 END"),
-        Derived("phase", "TEXT", f"CASE WHEN state_status = 'succeeded' THEN 'Done' WHEN {_BEATS} THEN beat_phase ELSE 'Queued' END"),
+        Derived("phase", "TEXT", _PHASE),
     ),
     indexes=(
         "CREATE INDEX jobs_ready ON jobs(rank_priority, due_at, created_at) WHERE ready = 1 AND status = 'queued' AND live = 1",

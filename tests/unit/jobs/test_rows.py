@@ -158,6 +158,16 @@ def test_progress_shows_while_it_counts(desk: Desk) -> None:
     assert (desk.row(job_id).progress, desk.row(job_id).phase) == (1.0, "Done")
 
 
+def test_a_job_that_has_ended_says_so_as_its_phase(desk: Desk) -> None:
+    cancelled = desk.enqueue()
+    desk.cancel(cancelled)
+    failed = desk.enqueue()
+    job = desk.claim_one()
+    desk.beat(job, 0.25, "reading")
+    desk.end(job, "failed")
+    assert (desk.row(cancelled).phase, desk.row(failed).phase) == ("Cancelled", "Failed")
+
+
 # -- counting -------------------------------------------------------------------------------------------------
 
 
