@@ -39,7 +39,10 @@ def call(function: Callable[..., Any], assignment: Assignment, interrupt: Interr
     def body() -> Outcome:
         args = decode(assignment.args, open_files(assignment.files, assignment.workdir))
         interrupt.open()
-        value = function(**args)
+        try:
+            value = function(**args)
+        except TypeError as error:
+            return misfit(error)
         interrupt.close()
         if inspect.iscoroutine(value):
             value = _run_async(value, interrupt)
@@ -74,6 +77,13 @@ def failure(error: BaseException) -> Failed:
     if isinstance(error, MemoryError):
         _let_go(error)
     return Failed(describe(error), traceback_of(error), kinds_of(error))
+
+
+def misfit(error: TypeError) -> Failed:
+    """The failure of a call by its `TypeError`: for good where the handler never began, its arguments not being its parameters."""
+    failed = failure(error)
+    began = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+    return failed if began else failed.changed(final=True)
 
 
 def describe(error: BaseException) -> str:
@@ -118,11 +128,11 @@ def open_files(grants: Mapping[str, FileGrant], scratch: str | os.PathLike[str],
 
 
 def reported(value: Any) -> Outcome:
-    """The success of a handler that returned this; a failure where it can't be carried."""
+    """The success of a handler that returned this; a failure for good where it can't be carried."""
     try:
         encoded = encode_result(value)
     except ArgumentError as error:
-        return Failed(describe(error), None, kinds_of(error))
+        return Failed(describe(error), None, kinds_of(error), final=True)
     files = encoded.files
     return Succeeded(encoded.data, tuple(_output(name, file) for name, file in files.items()) if files else ())
 

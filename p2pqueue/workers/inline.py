@@ -16,7 +16,7 @@ from p2pqueue.home import Home
 from p2pqueue.jobs.arguments import decode
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.context import Continue, JobContext, enter
-from p2pqueue.workers.handler import failure, open_files, reported
+from p2pqueue.workers.handler import failure, misfit, open_files, reported
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.log import AttemptLog
 from p2pqueue.workers.protocol import Continued, Failed, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut, Why
@@ -98,7 +98,7 @@ class InlineRunner:
         except GeneratorExit:  # this coroutine is thrown away
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
-            outcome = failure(error)
+            outcome = misfit(error) if isinstance(error, TypeError) else failure(error)
         finally:
             del self._running[job.key]  # from here on a stop comes too late
             self._why.pop(job.key, None)

@@ -99,6 +99,11 @@ def fail_oddly() -> None:
 
 
 @queue.task
+def adds_a_text(value: Any = "x") -> Any:
+    return 1 + value
+
+
+@queue.task
 def leave(status: int = 3) -> None:
     sys.exit(status)
 

@@ -67,6 +67,18 @@ async def test_a_result_that_can_not_be_carried_fails_in_words(stage: Stage, tas
     assert isinstance(outcome, Failed)
     assert words in outcome.error
     assert "Object at 0x" not in outcome.error
+    assert outcome.final, "no further attempt could return anything else"
+
+
+async def test_arguments_that_are_no_parameters_fail_for_good_and_a_type_error_within_does_not(stage: Stage) -> None:
+    outcome = await stage.run("echo", nothing=1)
+    assert isinstance(outcome, Failed)
+    assert "unexpected keyword argument 'nothing'" in outcome.error
+    assert outcome.final
+    outcome = await stage.run("adds_a_text")
+    assert isinstance(outcome, Failed)
+    assert "TypeError" in outcome.error
+    assert not outcome.final
 
 
 async def test_wrong_arguments_fail_in_words(stage: Stage) -> None:

@@ -55,6 +55,15 @@ async def test_only_what_shall_be_tried_again_is(stage: Stage, kind: str, attemp
         assert words(job) == ["failed"] * attempts
 
 
+@pytest.mark.parametrize("task", ["echo", "inline_echo"])
+async def test_arguments_that_are_no_parameters_cost_one_attempt_alone(stage: Stage, task: str) -> None:
+    async with stage.run():
+        job = stage.enqueue(task, nothing=1)
+        with pytest.raises(JobFailed, match="unexpected keyword argument 'nothing'"):
+            await job.aresult(20)
+        assert words(job) == ["failed"]
+
+
 async def test_a_handler_that_asks_for_a_retry_gets_the_delay_that_it_names(stage: Stage) -> None:
     async with stage.run():
         job = stage.enqueue("later", delay=0.5)

@@ -47,6 +47,12 @@ def test_each_outcome_has_its_ending(outcome: Outcome, how: str) -> None:
     assert end(outcome).how == how
 
 
+def test_a_failure_that_no_attempt_can_mend_ends_the_job_whatever_is_retried() -> None:
+    failed = Failed("TypeError: odd", kinds=("TypeError", "Exception"), final=True)
+    assert end(failed, claimed(retry_on='["TypeError"]')).how == "failed"
+    assert end(failed, task=None).how == "failed"
+
+
 def test_a_retry_waits_by_the_backoff_of_the_task_with_jitter() -> None:
     assert end(Failed("ConnectionError", kinds=("ConnectionError",))).retry_at == NOW + 5_000
 
