@@ -6,6 +6,7 @@ A command's module is imported only when that command is used; the one-line desc
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -124,7 +125,17 @@ def _asks_for_json(given: list[str] | None) -> bool:
 
 def main() -> NoReturn:
     """The entry point of the program."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     sys.exit(call())
+
+
+def _open_what_is_closed() -> None:
+    """Leads the standard streams that the caller closed (`>&-`) nowhere, before the database gets their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the lowest free number comes first, which is the stream's own
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)

@@ -190,7 +190,10 @@ def _spare_output() -> int:
         return os.dup(1)
     import fcntl
 
-    return fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 100)
+    try:
+        return fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 100)
+    except OSError:  # so few may be open here (ulimit -n)
+        return fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _mark_for_the_kernel() -> None:

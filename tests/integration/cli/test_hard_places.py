@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from p2pqueue.jobs.opening import KNOWN_VERSION
 from p2pqueue.replica.migrations import VERSION
-from tests.integration.cli.conftest import APP, CommandLine, as_nobody, ids
+from tests.integration.cli.conftest import APP, CommandLine, argv, as_nobody, ids
 
 
 @pytest.mark.root
@@ -102,6 +104,20 @@ def test_a_newer_database_is_refused_in_words(p2p: CommandLine) -> None:
         connection.execute("PRAGMA user_version = 99")
     for words in (("list",), ("enqueue", "t"), ("run", str(APP)), ("status",)):
         assert "upgrade" in p2p(*words, check=1).err
+
+
+def test_closed_streams_and_few_descriptors_are_borne(p2p: CommandLine) -> None:
+    environment = {**os.environ, "P2PQUEUE_HOME": str(p2p.home)}
+
+    def shell(script: str) -> int:
+        command = ["bash", "-c", script, *argv(())]
+        return subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, timeout=60, check=False).returncode
+
+    assert shell('exec "$0" "$@" enqueue later >&- 2>&- <&-') == 0
+    assert shell('exec "$0" "$@" list >&-') == 0
+    assert [job["task"] for job in p2p("list", "--json").json["jobs"]] == ["later"]
+    assert shell(f'ulimit -n 64; exec "$0" "$@" run {APP} --burst --slots 1 >&-') == 0
+    assert "sound" in p2p("doctor").out
 
 
 def test_the_doctor_tells_whether_a_node_runs(p2p: CommandLine) -> None:
