@@ -45,6 +45,28 @@ def set_setting(home: Home, name: str, raw: object) -> Value:
     return value
 
 
+def unset_setting(home: Home, name: str) -> bool:
+    """Takes one setting out of `config.toml`; comments and other keys stay. Says whether it stood there."""
+    setting = find_setting(name)
+    before = _read(home)
+    if setting.name not in before:
+        return False
+    wanted = {key: value for key, value in before.items() if key != setting.name}
+    merged({key: find_setting(key).parse(other) for key, other in wanted.items()})
+    write_private(home.config_file, _without(_text(home), setting, wanted).encode())
+    return True
+
+
+def _without(text: str, setting: Setting, wanted: Mapping[str, object]) -> str:
+    candidate = re.sub(rf"^[ \t]*{setting.name}[ \t]*=.*\n?", "", text, count=1, flags=re.MULTILINE)
+    try:
+        if _parse_toml(candidate) == wanted:
+            return candidate
+    except ValueError:
+        pass
+    return _anew(wanted)
+
+
 def _changed(text: str, setting: Setting, value: Value, wanted: Mapping[str, object]) -> str:
     line = f"{setting.name} = {_toml(value)}"
     pattern = re.compile(rf"^[ \t]*{setting.name}[ \t]*=.*$", re.MULTILINE)
@@ -55,6 +77,10 @@ def _changed(text: str, setting: Setting, value: Value, wanted: Mapping[str, obj
     except ValueError:
         pass
     # A value over several lines, a key inside a text: then the file is written anew, without its comments.
+    return _anew(wanted)
+
+
+def _anew(wanted: Mapping[str, object]) -> str:
     return "".join(f"{key} = {_toml(other)}\n" for key, other in wanted.items())
 
 

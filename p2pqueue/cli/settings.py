@@ -51,12 +51,10 @@ def get_command(invocation: Invocation, name: str | None) -> None:
     settings = load_settings(invocation.home)
     values = {each.name: getattr(settings, each.name) for each in chosen}
     if name is not None and not invocation.json:
-        output.line(_text(values[chosen[0].name]))
+        output.line(plain(chosen[0].text(values[chosen[0].name])))
         return
-    invocation.result(
-        {"schema": 1, "settings": values},
-        lambda: output.table(("SETTING", "VALUE", "MEANS"), [(each.name, _text(values[each.name]), each.doc) for each in chosen]),
-    )
+    lines = [(each.name, plain(each.text(values[each.name])), each.doc) for each in chosen]
+    invocation.result({"schema": 1, "settings": values}, lambda: output.table(("SETTING", "VALUE", "MEANS"), lines))
 
 
 @config_command.command(
@@ -73,15 +71,43 @@ def get_command(invocation: Invocation, name: str | None) -> None:
 @pass_invocation
 def set_command(invocation: Invocation, name: str, value: str) -> None:
     """Writes a setting."""
-    from p2pqueue.cli.opening import node_pid
     from p2pqueue.config import set_setting
     from p2pqueue.settings import find_setting
 
     written = set_setting(invocation.home, name, value)
-    known = find_setting(name).name
+    known = find_setting(name)
     if invocation.json:
-        output.document({"schema": 1, "settings": {known: written}})
-    invocation.say(f"{known} = {_text(written)}")
+        output.document({"schema": 1, "settings": {known.name: written}})
+    invocation.say(f"{known.name} = {plain(known.text(written))}")
+    _tell_node(invocation)
+
+
+@config_command.command(
+    "unset",
+    help="Take one setting out of config.toml, so that its default holds again.",
+    examples="""
+    p2pqueue config unset slots
+    """,
+)
+@click.argument("name", shell_complete=_complete_setting)
+@pass_invocation
+def unset_command(invocation: Invocation, name: str) -> None:
+    """Takes a setting out."""
+    from p2pqueue.config import load_settings, unset_setting
+    from p2pqueue.settings import find_setting
+
+    known = find_setting(name)
+    stood = unset_setting(invocation.home, name)
+    value = getattr(load_settings(invocation.home), known.name)
+    if invocation.json:
+        output.document({"schema": 1, "settings": {known.name: value}})
+    invocation.say(f"{known.name} = {plain(known.text(value))}{'' if stood else '; it was not set'}")
+    _tell_node(invocation)
+
+
+def _tell_node(invocation: Invocation) -> None:
+    from p2pqueue.cli.opening import node_pid
+
     if node_pid(invocation.home) is not None:
         invocation.say("the running node takes it up when it starts again")
 
@@ -99,11 +125,3 @@ def path_command(invocation: Invocation) -> None:
     """Prints the path of config.toml."""
     path = invocation.home.config_file
     invocation.result({"schema": 1, "path": str(path)}, lambda: [str(path)])
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (tuple, list)):
-        return plain(",".join(map(str, value)))
-    return f"{value:g}" if isinstance(value, float) else plain(value)
