@@ -82,7 +82,7 @@ def reason(situation: Situation, ability: Ability | None, now: int, *, known_tas
     `ability` is the running node's, None while no node runs; `known_tasks` those that a node here ever had.
     """
     if situation.status == "paused":
-        return "paused: resume it when it shall run"
+        return "paused: `p2pqueue resume` lets it run"
     if situation.status != "queued":
         return None
     if situation.run_at and situation.run_at > now:

@@ -78,8 +78,8 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 
 def _import_module(name: str) -> ModuleType:
-    if os.sep in name or not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(f"{name!r} is no application: name module:queue, a .py file or a .toml file")
+    if os.sep in name or Path(name).exists() or not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(f"{name!r} is no application: name a .py file, a .toml file of command tasks, or module:queue")
     add_folder(os.getcwd())
     return importlib.import_module(name)
 

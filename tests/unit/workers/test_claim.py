@@ -61,7 +61,7 @@ NOW = 1_700_000_000_000
     [
         ("running", None, None, LAPTOP, None),
         ("succeeded", None, None, LAPTOP, None),
-        ("paused", None, None, LAPTOP, "paused: resume it when it shall run"),
+        ("paused", None, None, LAPTOP, "paused: `p2pqueue resume` lets it run"),
         ("queued", NOW + 1000, None, LAPTOP, "scheduled for 2023-11-14T22:13:21Z"),
         ("queued", None, NOW + 1000, LAPTOP, "runs again at 2023-11-14T22:13:21Z, after: it broke"),
         ("queued", None, None, None, "no node runs here: start one with `p2pqueue run`"),
