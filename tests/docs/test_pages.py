@@ -147,9 +147,9 @@ def test_the_changelog_keeps_its_form() -> None:
     assert set(re.findall(r"^### (\w+)$", text, re.MULTILINE)) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
-def test_the_readme_names_every_concept_page_and_howto() -> None:
+def test_the_readme_names_every_page_and_every_example() -> None:
     readme = (ROOT / "README.md").read_text()
-    for page in [*(ROOT / "docs" / "concepts").glob("*.md"), *(ROOT / "docs" / "howto").glob("*.md"), ROOT / "docs" / "glossary.md"]:
+    for page in [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*.toml")]:
         assert str(page.relative_to(ROOT)) in readme, page.name
 
 
