@@ -19,8 +19,12 @@ EVERYTHING: Final = ("Exception",)  # the default of `retry_on`: whatever a hand
 
 
 def seconds(value: float | timedelta) -> float:
-    """A duration in seconds, from seconds or a `timedelta`."""
-    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+    """A duration in seconds, from seconds or a `timedelta`. Raises `ConfigError` for anything else."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"a duration is a number of seconds or a timedelta, not {value!r}")
+    return float(value)
 
 
 @dataclass(frozen=True, slots=True, init=False)

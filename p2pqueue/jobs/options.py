@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import NoneType
 from typing import Any, Final, TypedDict
 
-from p2pqueue.errors import ArgumentError, ConfigError
+from p2pqueue.errors import ArgumentError, ConfigError, P2PQueueError
 from p2pqueue.jobs.backoff import Backoff, kind_of, seconds
 
 MAX_ATTEMPTS: Final = 3  # attempts, where neither task nor job says otherwise
@@ -57,6 +58,8 @@ class TaskOptions:
     memory_limit: int | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in _TASK_KINDS.items():
+            _check_kind(name, getattr(self, name), kind, ConfigError)
         if self.max_attempts < 1:
             raise ConfigError(f"max_attempts is at least 1, not {self.max_attempts}")
         for name in ("timeout", "stall_timeout", "max_input", "memory_limit"):
@@ -149,6 +152,8 @@ class EnqueueOptions:
         return None if self.run_at is None else round(self.run_at.timestamp() * 1000)
 
     def _check(self) -> None:
+        for name, kind in _ENQUEUE_KINDS.items():
+            _check_kind(name, getattr(self, name), kind, ArgumentError)
         if self.delay is not None and self.run_at is not None:
             raise ArgumentError("a job takes a delay or a run_at, not both")
         if self.delay is not None and not 0 <= self.delay <= 100 * 366 * 86400:
@@ -165,6 +170,24 @@ class EnqueueOptions:
         _check_text("title", self.title, _TITLE_LIMIT)
 
 
+_KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+    "int": ((int,), "a whole number"),
+    "bytes": ((int, NoneType), "a whole number of bytes"),
+    "duration": ((int, float, NoneType), "a number of seconds or a timedelta"),
+    "text": ((str,), "a text"),
+    "text or none": ((str, NoneType), "a text"),
+    "int or none": ((int, NoneType), "a whole number"),
+    "bool": ((bool,), "True or False"),
+    "moment": ((datetime, NoneType), "a datetime with its time zone"),
+    "backoff": ((Backoff,), "a Backoff, as in Backoff(first=5, cap=600)"),
+}
+_TASK_KINDS: Final = {
+    "max_attempts": "int", "backoff": "backoff", "timeout": "duration", "stall_timeout": "duration", "inline": "bool", "queue": "text",
+    "title": "text or none", "priority": "int", "max_input": "bytes", "memory_limit": "bytes",
+}  # fmt: skip
+_ENQUEUE_KINDS: Final = {
+    "priority": "int or none", "delay": "duration", "run_at": "moment", "max_attempts": "int or none", "timeout": "duration",
+}  # fmt: skip
 TASK_OPTIONS: Final = tuple(field.name for field in dataclasses.fields(TaskOptions))
 ENQUEUE_OPTIONS: Final = tuple(field.name for field in dataclasses.fields(EnqueueOptions))
 
@@ -175,17 +198,30 @@ def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
             raise TypeError(f"there is no option {name!r} here; there are {', '.join(known)}")
 
 
+def _check_kind(name: str, value: Any, kind: str, error: type[P2PQueueError]) -> None:
+    """Refuses a value of another type than the option takes. A bool is a number to Python, and to nobody else."""
+    types, words = _KINDS[kind]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise error(f"{name} takes {words}, not {value!r}")
+
+
 def _names(retry_on: RetryOn | None) -> tuple[str, ...] | None:
     if retry_on is None:
         return None
-    if isinstance(retry_on, (str, type)):
+    if isinstance(retry_on, (str, type)) or not isinstance(retry_on, Iterable):
         raise ConfigError("retry_on is a tuple of exceptions, as in retry_on=(ConnectionError,)")
-    return tuple(name if isinstance(name, str) else kind_of(name) for name in retry_on)
+    names = tuple(retry_on)
+    for name in names:
+        if not isinstance(name, (str, type)):
+            raise ConfigError(f"retry_on takes classes of exceptions or their names, not {name!r}")
+    return tuple(name if isinstance(name, str) else kind_of(name) for name in names)
 
 
 def _tags(needs: Iterable[str]) -> frozenset[str]:
     if isinstance(needs, str):  # it would be taken apart into letters
         raise ConfigError(f"needs is a set of tags, as in needs={{{needs!r}}}")
+    if not isinstance(needs, Iterable):
+        raise ConfigError(f'needs takes a set of tags, as in needs={{"ffmpeg"}}, not {needs!r}')
     return frozenset(needs)
 
 

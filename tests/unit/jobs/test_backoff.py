@@ -46,7 +46,9 @@ def test_what_is_no_backoff_is_refused_in_words(text: str) -> None:
         Backoff.from_json(text)
 
 
-@pytest.mark.parametrize("wrong", [{"first": -1}, {"factor": 0.9}, {"cap": -1}, {"first": float("nan")}, {"cap": float("inf")}])
+@pytest.mark.parametrize(
+    "wrong", [{"first": "1h"}, {"first": -1}, {"factor": 0.9}, {"cap": -1}, {"first": float("nan")}, {"cap": float("inf")}]
+)
 def test_a_backoff_that_shrinks_or_never_ends_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="at least"):
         Backoff(**wrong)

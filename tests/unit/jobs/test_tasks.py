@@ -140,6 +140,22 @@ DECLARATIONS: list[tuple[Callable[[Queue], object], type[Exception], str]] = [
     (lambda q: q.task(needs="ffmpeg")(plain), ConfigError, "needs is a set of tags"),
     (lambda q: q.task(retry_on=ValueError)(plain), ConfigError, "retry_on is a tuple"),  # type: ignore[arg-type]
     (lambda q: q.task(queue="a b")(plain), ConfigError, "name of a queue"),
+    *[
+        (lambda q, given=given: q.task(**given)(plain), ConfigError, words)
+        for given, words in [
+            ({"timeout": "2h"}, "^timeout takes a number of seconds or a timedelta, not '2h'"),
+            ({"stall_timeout": []}, "stall_timeout takes a number"),
+            ({"max_attempts": 1.5}, "max_attempts takes a whole number, not 1.5"),
+            ({"priority": "x"}, "priority takes a whole number"),
+            ({"max_input": "1 GiB"}, "max_input takes a whole number of bytes"),
+            ({"backoff": 5}, "backoff takes a Backoff"),
+            ({"inline": "yes"}, "inline takes True or False"),
+            ({"title": 5}, "title takes a text"),
+            ({"needs": 5}, "needs takes a set of tags"),
+            ({"retry_on": 5}, "retry_on is a tuple"),
+            ({"retry_on": [5]}, "retry_on takes classes of exceptions"),
+        ]
+    ],
     (lambda q: q.task(schedule="@daily")(plain), TypeError, "there is no option 'schedule'"),  # type: ignore[call-overload]
     (lambda q: q.task(concurrency=2)(plain), TypeError, "there is no option 'concurrency'"),  # type: ignore[call-overload]
 ]
@@ -188,6 +204,12 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"unique_key": "k" * 513}, ArgumentError, "unique_key is a text"),
     ({"title": "a\x1b[31m"}, ArgumentError, "can't be shown"),
     ({"title": "\ud800"}, ArgumentError, "can't be shown"),
+    ({"delay": "1h"}, ArgumentError, "delay takes a number of seconds or a timedelta, not '1h'"),
+    ({"timeout": "2h"}, ArgumentError, "timeout takes a number of seconds or a timedelta, not '2h'"),
+    ({"priority": "x"}, ArgumentError, "priority takes a whole number, not 'x'"),
+    ({"max_attempts": True}, ArgumentError, "max_attempts takes a whole number, not True"),
+    ({"run_at": "tomorrow"}, ArgumentError, "run_at takes a datetime with its time zone, not 'tomorrow'"),
+    ({"title": 5}, ArgumentError, "title is a text"),
     ({"after": []}, TypeError, "there is no option 'after'"),
     ({"on": "studio"}, TypeError, "there is no option 'on'"),
 ]
