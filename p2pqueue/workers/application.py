@@ -78,7 +78,7 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 
 def _import_module(name: str) -> ModuleType:
-    if os.sep in name or Path(name).exists() or not all(part.isidentifier() for part in name.split(".")):
+    if os.sep in name or Path(name).is_file() or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigError(f"{name!r} is no application: name a .py file, a .toml file of command tasks, or module:queue")
     add_folder(os.getcwd())
     return importlib.import_module(name)
