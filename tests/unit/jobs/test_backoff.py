@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from random import Random
+from typing import Any
 from statistics import mean
 
 import pytest
@@ -46,12 +47,16 @@ def test_what_is_no_backoff_is_refused_in_words(text: str) -> None:
         Backoff.from_json(text)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"first": "1h"}, {"first": -1}, {"factor": 0.9}, {"cap": -1}, {"first": float("nan")}, {"cap": float("inf")}]
-)
+@pytest.mark.parametrize("wrong", [{"first": -1}, {"factor": 0.9}, {"cap": -1}, {"first": float("nan")}, {"cap": float("inf")}])
 def test_a_backoff_that_shrinks_or_never_ends_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="at least"):
         Backoff(**wrong)
+
+
+@pytest.mark.parametrize("wrong", ["1h", None, True])
+def test_a_wait_that_is_no_duration_is_refused_in_words(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="a number of seconds or a timedelta, not"):
+        Backoff(wrong)
 
 
 class Flaky(ConnectionError):
