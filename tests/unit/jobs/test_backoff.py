@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from random import Random
-from typing import Any
 from statistics import mean
+from typing import Any
 
 import pytest
 
