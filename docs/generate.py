@@ -88,8 +88,9 @@ def errors_page() -> str:
         "Everything that p2pqueue raises on purpose is a `P2PQueueError`; its text says what happened and what to do. Import them",
         "from `p2pqueue`. The command line tells the same words on stderr and ends with the exit code that stands with each here.",
         "",
-        "What is written wrong in a program is Python's own error: an unknown keyword of `@queue.task(…)` or `.options(…)`, and arguments",
-        "that don't fit the function's parameters, raise `TypeError`.",
+        "One kind of misuse is Python's own error: an unknown keyword of `@queue.task(…)` or `.options(…)` raises `TypeError`, with the",
+        "keywords that there are. A bad value raises `ConfigError` in the first and `ArgumentError` in the second. Arguments that don't",
+        "fit the function's parameters are an `ArgumentError` as well.",
         "",
     ]
     for kind in _tree(errors.P2PQueueError):

@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from p2pqueue import ArgumentError, ConfigError, Queue
 from p2pqueue.workers.commandfile import read_commands
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -46,3 +49,22 @@ def test_the_command_task_is_declared_as_the_page_says(tmp_path: Path) -> None:
     assert described["queue"] == "media"
     assert described["timeout"] == 7200
     assert {parameter["name"]: parameter["is_file"] for parameter in described["parameters"]} == {"input": True, "height": False}
+
+
+def test_misuse_raises_what_the_page_of_errors_says() -> None:
+    queue = Queue("texts")
+
+    @queue.task
+    def count(text: str) -> int:
+        return len(text)
+
+    with pytest.raises(TypeError, match="there are max_attempts, "):
+        queue.task(attempts=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="there are priority, "):
+        count.options(wait=3)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError):
+        queue.task(max_attempts=0)
+    with pytest.raises(ArgumentError):
+        count.options(delay=-1)
+    with pytest.raises(ArgumentError):
+        count.enqueue(words=3)  # type: ignore[call-arg]
