@@ -228,7 +228,7 @@ def _confirmed(verb: Verb, chosen: list[JobRow], choice: Choice) -> bool:
     if choice.yes or not chosen:
         return True
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{len(chosen)} jobs are meant; add --yes to {verb.name} them without being asked.")
+        raise click.UsageError(f"this would {verb.name} {_count(len(chosen))}; add --yes to do so without being asked.")
     return click.confirm(f"{verb.name.capitalize()} {_count(len(chosen))}?", err=True)
 
 

@@ -150,7 +150,7 @@ def _database(home: Home) -> Iterator[Finding]:
         yield Finding("database", "wrong", "; ".join(problems), mend)
     else:
         size = home.replica_file.stat().st_size
-        yield Finding("database", "ok", f"sound, {jobs:,} jobs, {quantities.bytes_text(size)}")
+        yield Finding("database", "ok", f"sound, {quantities.counted(jobs, 'job')}, {quantities.bytes_text(size)}")
 
 
 def _disk(home: Home) -> Iterator[Finding]:
@@ -209,7 +209,7 @@ def _node(home: Home) -> Iterator[Finding]:
         yield Finding("node", "wrong", words, f"stop it (kill {pid}) and start it again")
         return
     tasks = ", ".join(status.get("tasks", ())) or "none"
-    yield Finding("node", "ok", f"pid {pid}, {status.get('slots')} slots, tasks: {tasks}")
+    yield Finding("node", "ok", f"pid {pid}, {quantities.counted(status.get('slots', 0), 'slot')}, tasks: {tasks}")
 
 
 def _programs(home: Home) -> Iterator[Finding]:

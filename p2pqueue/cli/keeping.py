@@ -52,7 +52,7 @@ def prune_command(invocation: Invocation, older_than: float | None) -> None:
         still = replica.read(lambda connection: needed(connection, folders))
     with closing(open_shelf(invocation.home)) as shelf:
         tidy(invocation.home, shelf, folders, still)
-    invocation.result({"schema": 1, "dropped": dropped}, lambda: [f"dropped {dropped} rows"])
+    invocation.result({"schema": 1, "dropped": dropped}, lambda: [f"dropped {quantities.counted(dropped, 'row')}"])
 
 
 @click.command(

@@ -63,15 +63,35 @@ def moment(text: str) -> int:
 
 
 def since(text: str) -> int:
-    """Milliseconds UTC, from a duration before now (`2h`) or a time."""
+    """Milliseconds UTC, from a duration before now (`2h`, `2h ago`) or a time."""
     try:
-        seconds = duration(text)
+        seconds = duration(re.sub(r"\s+ago\s*$", "", text, flags=re.IGNORECASE))
     except click.BadParameter:
         try:
             return moment(text)
         except click.BadParameter:
-            raise click.BadParameter(f"{_shown(text)} is neither a duration (2h, 3d) nor a time (2026-12-24T18:30).") from None
+            raise click.BadParameter(f"{_shown(text)} is neither a duration before now (2h, 3d) nor a time (2026-12-24T18:30).") from None
     return max(0, int((datetime.now(UTC).timestamp() - seconds) * 1000))
+
+
+def priority(text: str) -> int:
+    """A whole number of 32 bits."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise click.BadParameter(f"{_shown(text)} is no whole number; 0 is usual, 10 runs before it, -10 after it.") from None
+    if not -(1 << 31) <= number < 1 << 31:
+        raise click.BadParameter(f"{_shown(text)} is too far from 0.")
+    return number
+
+
+def localised(text: str) -> str:
+    """Words for people, with the first time in them, RFC 3339 in UTC, told as it is here."""
+
+    def local(found: re.Match[str]) -> str:
+        return local_time(int(datetime.fromisoformat(found[0]).timestamp() * 1000))
+
+    return re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", local, text, count=1)
 
 
 def rfc3339(milliseconds: int | None) -> str | None:
@@ -113,7 +133,7 @@ def span(seconds: float | None) -> str:
 
 def counted(number: int, noun: str) -> str:
     """How many of something: `1 job`, `2 jobs`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def bytes_text(count: int | None) -> str:

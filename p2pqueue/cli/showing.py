@@ -126,7 +126,7 @@ def _facts(row: JobRow, document: dict[str, Any], limit: int) -> list[tuple[str,
         ("Title", plain(row.title or "")),
         ("Task", f"{plain(row.task)} (queue {plain(row.queue)})"),
         ("Status", status),
-        ("Waits", plain(document["why"] or "")),
+        ("Waits", plain(quantities.localised(document["why"] or ""))),
         ("Done", f"{output.bar(row.progress)}  {plain(row.phase or '')}" if row.status == "running" else ""),
         ("Error" if row.ended else "Last error", plain(row.error or "")),
         ("Device", plain(row.worker_label or "")),
@@ -248,7 +248,7 @@ def _node_words(node: dict[str, Any]) -> str:
     if "slots" not in node:
         return f"pid {node['pid']}, which does not answer now"
     tasks = quantities.counted(len(node["tasks"]), "task")
-    return f"running, pid {node['pid']}, {len(node['jobs'])} of {node['slots']} slots busy, {tasks}"
+    return f"running, pid {node['pid']}, {len(node['jobs'])} of {quantities.counted(node['slots'], 'slot')} busy, {tasks}"
 
 
 def _digest(connection: sqlite3.Connection) -> str:
