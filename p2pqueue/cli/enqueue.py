@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from p2pqueue.jobs.access import Access
     from p2pqueue.jobs.ledger import EnqueuedJob, NewJob
     from p2pqueue.jobs.options import EnqueueOptions
+    from p2pqueue.jobs.rows import JobRow
+
+_LONGEST_RESULT = 200  # characters of a result that `--wait` tells
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Waiting:
 @click.option("--copy", is_flag=True, help="Keep a copy of the files, however large, so that they may go away.")
 @click.option("--queue", type=name, metavar="Q", help="The queue.  [default: the task's where it is known, else `default`]")
 @click.option("--title", metavar="T", help="What people see.")
-@click.option("--priority", type=click.IntRange(-(1 << 31), (1 << 31) - 1), metavar="N", help="Higher runs first.  [default: 0]")
+@click.option("--priority", type=quantities.priority, metavar="N", help="Higher runs first.  [default: 0]")
 @click.option("--delay", type=quantities.duration, metavar="D", help="Not before so long from now: 90, 10m, 1h30m.")
 @click.option("--at", "run_at", type=quantities.moment, metavar="T", help="Not before this time: 2026-12-24T18:30, or 18:30.")
 @click.option("--unique-key", metavar="K", help="While a job of this task and key has not ended, make no second one.")
@@ -70,7 +75,7 @@ def enqueue_command(
     known = _description(invocation, task)
     parameters = known["parameters"] if known else ()
     args = values.arguments(arguments, parameters, _stdin)
-    args |= _files(files, args, copy=copy)
+    args |= _files(files, args, parameters, copy=copy)
     if known is not None:
         values.check_names(plain(task), args, parameters)
     access = open_access(invocation)
@@ -82,6 +87,8 @@ def enqueue_command(
         access.close()
     if known is None:
         invocation.warn(f"no node here has had the task {plain(task)!r}; the job waits for one that has it, and fails after a day")
+    else:
+        _warn_of_node(invocation, task)
     return tell(invocation, enqueued, waiting)
 
 
@@ -132,7 +139,34 @@ def _wait(invocation: Invocation, job_id: str, waiting: Waiting) -> int:
         invocation.say(f"not finished after {quantities.span(waiting.timeout)}; it goes on")
         return edge.NOT_FINISHED
     invocation.say(end_words(row))
+    if row is not None and row.status == "succeeded" and not invocation.json:
+        _tell_result(invocation, row)
     return code_of_end(last)
+
+
+def _tell_result(invocation: Invocation, row: JobRow) -> None:
+    """Tells a small result, as one line; stdout has the id alone."""
+    from p2pqueue.cli.job_shape import result_of
+
+    with reading(invocation.home) as connection:
+        value = result_of(connection, row)
+    if isinstance(value, (str, int, float)):
+        text = plain(value if isinstance(value, str) else json.dumps(value))
+        invocation.say(f"result: {text if len(text) <= _LONGEST_RESULT else text[:_LONGEST_RESULT] + '…'}")
+
+
+def _warn_of_node(invocation: Invocation, task: str) -> None:
+    """Warns where a node runs that lacks something for a known task."""
+    from p2pqueue.jobs.local import ability
+    from p2pqueue.jobs.waiting import Demand, lacking
+
+    if node_pid(invocation.home) is None:
+        return
+    with reading(invocation.home) as connection:
+        known = ability(connection)
+    why = lacking(Demand(task, frozenset(), None, True), known) if known is not None else None
+    if why is not None:
+        invocation.warn(f"the job waits: {plain(why)}")
 
 
 def _print_job(invocation: Invocation, job_id: str, *, whole: bool) -> None:
@@ -166,12 +200,14 @@ def _stdin(limit: int) -> str:
         raise click.UsageError(f"stdin is no UTF-8 text: {error}.") from None
 
 
-def _files(given: tuple[str, ...], args: dict[str, Any], *, copy: bool) -> dict[str, Any]:
+def _files(given: tuple[str, ...], args: dict[str, Any], parameters: Iterable[Mapping[str, Any]], *, copy: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not equals or not name or not path:
-            raise click.UsageError(f"-f takes NAME=PATH, and {text!r} is none.")
+            takes = [each["name"] for each in parameters if each.get("is_file")]
+            hint = f"; write -f {takes[0]}={text}" if len(takes) == 1 and not equals else ""
+            raise click.UsageError(f"-f takes NAME=PATH, and {text!r} is none{hint}.")
         if name in found or name in args:
             raise click.UsageError(f"{name} is given twice.")
         from p2pqueue.payload.file import File

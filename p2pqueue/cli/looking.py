@@ -34,7 +34,7 @@ REDRAW = 1.0  # seconds after which times and reasons are drawn anew on a termin
 @click.option("--queue", type=name, metavar="Q", help="Only jobs of this queue.")
 @click.option("--task", type=name, metavar="T", shell_complete=complete_task, help="Only jobs of this task.")
 @click.option("--device", type=name, metavar="D", help="Only jobs that this device, by id or label, runs or ran.")
-@click.option("--since", type=quantities.since, metavar="WHEN", help="Only jobs enqueued since: 2h ago, or a time.")
+@click.option("--since", type=quantities.since, metavar="WHEN", help="Only jobs enqueued since: 2h, 3d (before now), or a time.")
 @click.option("--limit", type=click.IntRange(1, 1_000_000), metavar="N", default=50, show_default=True, help="At most so many.")
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
 @pass_invocation
@@ -120,13 +120,13 @@ def _note(row: Any, why: str | None) -> str:
         return row.phase if row.phase and row.phase != "Queued" else ""  # until its first beat a job's phase is that
     if row.status == "failed":
         return row.error or ""
-    return why or ""
+    return quantities.localised(why or "")
 
 
 @click.command(
     "tasks",
     cls=Command,
-    help="List the tasks that this device knows: those that a node here has had.",
+    help="List the tasks that this device knows: those that a node here has had; the running node's are marked.",
     examples="""
     p2pqueue tasks
     p2pqueue tasks --json
@@ -135,21 +135,29 @@ def _note(row: Any, why: str | None) -> str:
 @pass_invocation
 def tasks_command(invocation: Invocation) -> None:
     """Lists the tasks that this device knows."""
-    from p2pqueue.jobs.local import known_tasks
+    from p2pqueue.jobs.local import ability, known_tasks
 
     with reading(invocation.home) as connection:
         tasks = known_tasks(connection)
+        known = ability(connection) if node_pid(invocation.home) is not None else None
+    running = known.tasks if known is not None else frozenset()
     if invocation.json:
-        output.document({"schema": 1, "tasks": list(tasks.values())})
+        output.document({"schema": 1, "tasks": [{**task, "running": name in running} for name, task in tasks.items()]})
         return
     if not tasks:
         invocation.say("no node here has had a task yet; start one with `p2pqueue run APP`")
         return
     lines = [
-        (plain(name), plain(task.get("queue", "")), plain(_signature(task)), plain(_first_line(task.get("doc"))))
+        (
+            plain(name),
+            "now" if name in running else "–",
+            plain(task.get("queue", "")),
+            plain(_signature(task)),
+            plain(_first_line(task.get("doc"))),
+        )
         for name, task in tasks.items()
     ]
-    for text in output.table(("TASK", "QUEUE", "PARAMETERS", "DOES"), lines):
+    for text in output.table(("TASK", "NODE", "QUEUE", "PARAMETERS", "DOES"), lines):
         output.line(text)
 
 
