@@ -128,7 +128,7 @@ def restore(home: Home, exported: Mapping[str, Any], label: str | None = None) -
     if (version := exported.get("format")) != EXPORT_FORMAT:
         raise DamagedHome(f"This backup is of format {version!r}; this version of p2pqueue reads {EXPORT_FORMAT}: use the one that made it")
     if exported.get("root") is None:
-        raise DamagedHome("This backup was made by a device that is not the owner's, and holds no root key; join the space instead")
+        raise DamagedHome("This backup was made by a device that is not the owner's, and holds no root key: use one of the owner's device")
     if problem := _problem(exported):
         raise DamagedHome(f"The keys in this backup can't be used: {problem}")
     return _settle(home, exported, label)
