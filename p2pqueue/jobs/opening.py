@@ -25,6 +25,7 @@ def open_replica(home: Home, identity: Identity) -> Replica:
     from p2pqueue.jobs.tables import TABLES
     from p2pqueue.replica.replica import Replica
 
+    _refuse_empty(home)
     return Replica.open(home.replica_file, tables=TABLES, identity=identity, local_tables=LOCAL_TABLES)
 
 
@@ -34,7 +35,15 @@ async def open_store(home: Home, identity: Identity) -> Store:
     from p2pqueue.jobs.tables import TABLES
     from p2pqueue.replica.store import Store
 
+    _refuse_empty(home)
     return await Store.open(home.replica_file, tables=TABLES, identity=identity, local_tables=LOCAL_TABLES)
+
+
+def _refuse_empty(home: Home) -> None:
+    """A file cut down to nothing is a loss to be told, not a new database to be begun."""
+    path = home.replica_file
+    if path.exists() and path.stat().st_size == 0:
+        raise DamagedHome(f"The database {path} is empty: put back an undamaged copy, or take the file away and restore a backup")
 
 
 def open_reader(home: Home) -> sqlite3.Connection:
