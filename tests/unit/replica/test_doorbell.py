@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 import struct
+import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -87,12 +88,26 @@ async def heard(node: Node) -> None:
     node.rung.clear()
 
 
-async def test_a_ring_is_heard_and_the_connection_kept_for_the_next(node: Node, path: Path) -> None:
+async def test_rings_of_this_process_are_heard_without_a_socket(node: Node, path: Path) -> None:
     for _ in range(3):
         ring(path)
         await heard(node)
     assert node.rings == 3
+    assert not node.server._handlers
+
+
+RING = (
+    "import sys, pathlib; from p2pqueue.replica.doorbell import ring; [ring(pathlib.Path(sys.argv[1])) for _ in range(3)]; sys.stdin.read()"
+)
+
+
+async def test_another_process_keeps_its_connection_for_the_next_ring(node: Node, path: Path) -> None:
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", RING, str(path), stdin=asyncio.subprocess.PIPE)
+    while node.rings < 3:
+        await heard(node)
     assert len(node.server._handlers) == 1
+    await other.communicate()
+    assert other.returncode == 0
 
 
 def test_a_ring_without_a_node_is_silent(path: Path) -> None:
