@@ -34,6 +34,7 @@ from p2pqueue.workers.recovery import fail_unknown, recover
 from p2pqueue.workers.requests import Requests
 from p2pqueue.workers.runners import ChildRunner
 from p2pqueue.workers.sealer import Sealer
+from p2pqueue.workers.takeover import Takeover
 from p2pqueue.workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -204,8 +205,10 @@ class Node:
     # -- loops ------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        limits = {name: task.max_attempts for name, task in self.tasks.items()}
+        takeover = Takeover(self.store, device_id=self.identity.device_id, max_attempts=limits, stale_after=self.settings.stale_after)
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(_supervised(loop)) for loop in (self._follow, self.sealer.run, self._tidy)]
+            helpers = [group.create_task(_supervised(loop)) for loop in (self._follow, self.sealer.run, self._tidy, takeover.run)]
             await self.worker.work()
             for helper in helpers:
                 helper.cancel()

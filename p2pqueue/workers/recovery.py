@@ -37,7 +37,7 @@ def recover(writer: Writer, max_attempts: dict[str, int]) -> list[str]:
         if isinstance(step, Transition):
             puts.append(put_state(job_id, step))
     writer.put_many("jobs", puts)
-    _end_left_runs(writer)
+    end_runs(writer, "worker_id = ?", (writer.device_id,), "its node stopped in the middle")  # runs_running
     return [put.key for put in puts]
 
 
@@ -62,18 +62,18 @@ def fail_unknown(writer: Writer, known: Collection[str], older_than_ms: int) -> 
     return len(puts)
 
 
-def _end_left_runs(writer: Writer) -> None:
-    """Ends the runs that a node of this device left running when it was killed."""
+def end_runs(writer: Writer, condition: str, values: tuple[str, ...], why: str) -> None:
+    """Ends runs that nobody goes on with: as cancelled where their job was, else as lost."""
     columns = "id, job_id, attempt, worker_id, worker_label, started_at"
     query = (
         f"SELECT {columns}, (SELECT status FROM jobs WHERE jobs.id = job_id AND live = 1) FROM runs "
-        "WHERE status = 'running' AND worker_id = ?"  # runs_running
+        f"WHERE status = 'running' AND {condition}"
     )
     puts = []
-    for run_id, job_id, attempt, worker, label, started, job_status in writer.connection.execute(query, (writer.device_id,)).fetchall():
+    for run_id, job_id, attempt, worker, label, started, job_status in writer.connection.execute(query, values).fetchall():
         status = "cancelled" if job_status in ("cancelled", None) else "lost"
-        error = None if status == "cancelled" else "worker lost: its node stopped in the middle"
-        values = (job_id, attempt, worker, label, started, writer.now, status, None, None, error, None, None, None, None, None)
-        puts.append(Put(run_id, "run", values, generation=0))
+        error = None if status == "cancelled" else f"worker lost: {why}"
+        ended = (job_id, attempt, worker, label, started, writer.now, status, None, None, error, None, None, None, None, None)
+        puts.append(Put(run_id, "run", ended, generation=0))
     if puts:
         writer.put_many("runs", puts)
