@@ -54,7 +54,7 @@ class Settings:
         shown="0 (cores × 30)",
     )
     stale_after: float = _declared(
-        45.0, "duration", "How long a running job's lease may stand still before other devices take it over. Not used yet.", least=0.05
+        45.0, "duration", "How long a running job's lease may stand still before another device takes it over.", least=0.05
     )
     beat_every: float = _declared(10.0, "duration", "How often a worker renews the lease of a running job.", least=0.01)
     grace: float = _declared(10.0, "duration", "How long running handlers may go on when the node is told to stop.")
