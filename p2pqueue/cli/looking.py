@@ -148,16 +148,10 @@ def tasks_command(invocation: Invocation) -> None:
         invocation.say("no node here has had a task yet; start one with `p2pqueue run APP`")
         return
     lines = [
-        (
-            plain(name),
-            "now" if name in running else "–",
-            plain(task.get("queue", "")),
-            plain(_signature(task)),
-            plain(_first_line(task.get("doc"))),
-        )
+        (name, "now" if name in running else "–", task.get("queue", ""), _signature(task), _first_line(task.get("doc")))
         for name, task in tasks.items()
     ]
-    for text in output.table(("TASK", "NODE", "QUEUE", "PARAMETERS", "DOES"), lines):
+    for text in output.table(("TASK", "NODE", "QUEUE", "PARAMETERS", "DOES"), [[plain(cell) for cell in line] for line in lines]):
         output.line(text)
 
 
