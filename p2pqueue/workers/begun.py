@@ -54,8 +54,8 @@ def as_begun(state: JobState, claim: tuple[int, int], claimed_at: int, worker: t
     )  # fmt: skip
 
 
-def write_begun(writer: Writer, claims: Sequence[Begun]) -> None:
-    """Writes these claims into the rows of their jobs, as far as nothing else has become of them."""
+def write_begun(writer: Writer, claims: Sequence[Begun]) -> bool:
+    """Writes these claims into the rows of their jobs, as far as nothing else has become of them; says whether any was."""
     found = states_of(writer.connection, [claim.job_id for claim in claims])
     states: list[Put] = []
     runs: list[Put] = []
@@ -68,6 +68,7 @@ def write_begun(writer: Writer, claims: Sequence[Begun]) -> None:
     if states:
         writer.put_known("jobs", "state", states)
         writer.put_known("runs", "run", runs, new=True)
+    return bool(states)
 
 
 def _running_run(writer: Writer, claim: Begun, attempt: int) -> Put:

@@ -35,6 +35,7 @@ class ClaimedJob:
     has_input: bool
     checkpoint: bytes | None
     error: str | None
+    progress: float = 0.0  # how far an earlier run had come, where this one goes on from its checkpoint
 
     @property
     def key(self) -> str:

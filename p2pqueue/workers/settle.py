@@ -22,6 +22,7 @@ from p2pqueue.workers.claimed import CRASHED, DEFAULT_ATTEMPTS, ClaimedJob, Endi
 from p2pqueue.workers.states import states_of
 
 SCAN_LIMIT = 2_000  # rows looked at in one go: what a worker can't take must not make claiming slow
+RESUMED = "Running"  # the phase of a job that goes on, until its handler says another
 _LATER, _NOT_HERE = 0, 2  # values of the column `ready`, by which rows leave the index of what can be claimed now
 
 
@@ -67,7 +68,8 @@ def beat(writer: Writer, beats: Sequence[tuple[Holder, str, float, str]]) -> Non
 
 def checkpoint(writer: Writer, job: ClaimedJob, state: bytes) -> bool:
     """Keeps a checkpoint of a job that this worker still holds; says whether it does."""
-    begun.write_begun(writer, [begun.begun(job, writer.author)])
+    if begun.write_begun(writer, [begun.begun(job, writer.author)]) and job.progress:
+        beat(writer, [(job.holder, job.job_id, job.progress, RESUMED)])
     found = states_of(writer.connection, [job.job_id]).get(job.job_id)
     if found is None or lattice.check_holder(found, job.holder) is not None:
         return False
@@ -164,7 +166,8 @@ def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -
 # -- claiming -------------------------------------------------------------------------------------------------
 
 CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
-    CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}, due_at
+    CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}, due_at,
+    CASE WHEN checkpoint IS NOT NULL AND beat_generation >> 16 = spec_generation >> 16 THEN beat_progress END
     FROM jobs INDEXED BY jobs_ready
     WHERE ready = 1 AND status = 'queued' AND live = 1
     ORDER BY rank_priority, due_at, created_at LIMIT {SCAN_LIMIT}"""
@@ -237,4 +240,5 @@ def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int)
         job_id=row[0], task=row[1], queue=row[2], args=row[3], options=row[4], title=row[5], holder=holder, attempt=state.attempt,
         max_attempts=max_attempts, claimed_at=now, timeout=row[8], stall_timeout=row[9], backoff=row[10], retry_on=row[11],
         input_manifest=row[13], has_input=row[12] is not None, checkpoint=row[14], error=state.error,
+        progress=row[28] or 0.0,
     )  # fmt: skip

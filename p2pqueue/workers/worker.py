@@ -21,14 +21,14 @@ from p2pqueue.jobs import rows
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers.begun import RECORD_AFTER, write_begun
+from p2pqueue.workers.begun import RECORD_AFTER
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
 from p2pqueue.workers.endings import ending_of
 from p2pqueue.workers.inputs import Unreachable
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Runner
-from p2pqueue.workers.run import Reporter, Run, event_of
+from p2pqueue.workers.run import Reporter, Run, event_of, record
 from p2pqueue.workers.settle import beat, checkpoint, next_due, settle
 from p2pqueue.workers.telling import tell_end, tell_start
 
@@ -208,7 +208,7 @@ class Worker:
         assert self._group is not None
         self._empty.clear()
         tell_start(job)
-        run = self.runs[job.job_id] = Run(job, author, started=(now := time.monotonic()), beaten=now)
+        run = self.runs[job.job_id] = Run(job, author, started=(now := time.monotonic()), beaten=now, progress=job.progress)
         self._unrecorded.set()
         self._group.create_task(self._run(run))
 
@@ -335,7 +335,7 @@ class Worker:
             late = [run for run in self.runs.values() if not run.recorded and run.started <= before]
             if late:
                 try:
-                    await self.store.write(partial(write_begun, claims=[run.begun for run in late]), quiet=True)
+                    await self.store.write(partial(record, runs=late), quiet=True)
                 except P2PQueueError as error:
                     _log.error("what runs can't be written down: %s", error)
                     continue

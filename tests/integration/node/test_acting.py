@@ -39,6 +39,19 @@ async def test_a_running_job_that_is_paused_goes_on_from_its_checkpoint(stage: S
         assert [attempt.number for attempt in job.attempts] == [1, 1], "the attempt was given back"
 
 
+@KINDS
+async def test_the_progress_of_a_job_that_goes_on_from_its_checkpoint_does_not_fall_back_to_nothing(stage: Stage, kind: str) -> None:
+    async with stage.run():
+        job = stage.enqueue(f"{kind}climb", steps=200, pause=0.05, note=stage.note())
+        await until(lambda: job.row.progress > 0)
+        job.pause()
+        await until(lambda: words(job) == ["released"])
+        job.resume()
+        await until(lambda: job.status == "running")
+        assert job.row.progress > 0
+        job.cancel()
+
+
 async def test_a_queued_job_that_is_paused_is_passed_over(stage: Stage) -> None:
     paused = stage.enqueue("echo", value="paused")
     paused.pause()

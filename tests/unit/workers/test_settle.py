@@ -270,6 +270,16 @@ def test_a_job_that_is_given_back_goes_on_from_its_checkpoint(desk: Desk) -> Non
     assert (job.job_id, job.attempt, job.checkpoint) == (job_id, 1, b"half")
 
 
+def test_a_job_that_goes_on_from_its_checkpoint_starts_with_the_progress_it_had(desk: Desk) -> None:
+    resumed, anew = desk.enqueue(), desk.enqueue()
+    for job in desk.claim(slots=2):
+        desk.beat(job, 0.6)
+        if job.job_id == resumed:
+            desk.checkpoint(job, b"half")
+        desk.end(job, "released")
+    assert {job.job_id: job.progress for job in desk.claim(slots=2)} == {resumed: 0.6, anew: 0.0}
+
+
 def test_what_is_given_back_too_late_keeps_no_checkpoint(desk: Desk) -> None:
     desk.enqueue()
     job = desk.claim_one()
