@@ -106,7 +106,7 @@ async def test_another_process_keeps_its_connection_for_the_next_ring(node: Node
     while node.rings < 3:
         await heard(node)
     assert len(node.server._handlers) == 1
-    await other.communicate()
+    await other.communicate(b"")
     assert other.returncode == 0
 
 
