@@ -65,7 +65,10 @@ def greater_writes(connection: sqlite3.Connection, shapes: Mapping[str, Shape], 
 
 def going_on(shape: Shape) -> str:
     """An SQL condition on a row: it is live, its creating write was checked, and it has not ended."""
-    unchecked = f"SELECT key FROM changes INDEXED BY changes_unverified WHERE verified = 0 AND tbl = '{shape.name}' AND register = '{shape.creating}'"
+    unchecked = (
+        "SELECT key FROM changes INDEXED BY changes_unverified "
+        f"WHERE verified = 0 AND tbl = '{shape.name}' AND register = '{shape.creating}'"
+    )
     return f"{live_sql(shape.table)} AND NOT coalesce(({shape.table.ended}), 0) AND {quote(shape.table.key)} NOT IN ({unchecked})"
 
 
