@@ -67,10 +67,12 @@ class ReadUnsent:
 class Page:
     """Answers `ReadUnsent`.
 
-    `rest` says what is left beyond these writes: nothing, more to send, or only what may not be relayed.
+    `sizes` are those of the writes in a message, about. `rest` says what is left beyond these writes: nothing,
+    more to send, or only what may not be relayed.
     """
 
     writes: tuple[Write, ...]
+    sizes: tuple[int, ...]
     rest: Literal["nothing", "more", "not ours to relay"]
     heads: Mapping[bytes, Head]
     falls: int
@@ -229,5 +231,16 @@ Request = (
 )
 Effect = Send | Report | Request
 Answer = (
-    State | Page | Taken | Observed | RowPage | DigestRead | BucketPage | tuple[RowId, ...] | tuple[Write, ...] | tuple[Refusal, ...] | bool | None
+    State
+    | Page
+    | Taken
+    | Observed
+    | RowPage
+    | DigestRead
+    | BucketPage
+    | tuple[RowId, ...]
+    | tuple[Write, ...]
+    | tuple[Refusal, ...]
+    | bool
+    | None
 )

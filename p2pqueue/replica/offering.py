@@ -20,7 +20,6 @@ from p2pqueue.replica.messages import (
     RoundId,
     RowId,
     Writes,
-    write_size,
 )
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.write import Head, Write
@@ -109,7 +108,7 @@ class Offering:
         if self._look_at is not None and now >= self._look_at:
             self._look, self._look_at = True, None
         room = WINDOW - len(self._unacked)
-        if self._look and not self._reading and not self._outbox and room:
+        if self._look and not self._reading and not self._outbox and room >= WINDOW // 2:
             self._look, self._finished, self._reading = False, False, self._number()
             held = {author: tuple(spans) for author, spans in self._held.items() if spans}
             limits = room * self._max_writes, room * MAX_BYTES
@@ -132,7 +131,7 @@ class Offering:
             return [Send(Again(ended))]
         for write in page.writes:
             self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
-        self._outbox.extend(_messages(page.writes, self._max_writes))
+        self._outbox.extend(_messages(page, self._max_writes))
         if page.rest == "more":
             self._look = True
         elif page.rest == "nothing":
@@ -193,13 +192,12 @@ class Offering:
         return effects
 
 
-def _messages(writes: tuple[Write, ...], max_writes: int) -> list[tuple[Write, ...]]:
+def _messages(page: Page, max_writes: int) -> list[tuple[Write, ...]]:
     """Cuts a page into messages within their limits."""
     messages: list[tuple[Write, ...]] = []
     batch: list[Write] = []
     size = 0
-    for write in writes:
-        bytes_of = write_size(write)
+    for write, bytes_of in zip(page.writes, page.sizes, strict=True):
         if batch and (len(batch) == max_writes or size + bytes_of > MAX_BYTES):
             messages.append(tuple(batch))
             batch, size = [], 0

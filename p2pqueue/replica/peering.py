@@ -92,17 +92,20 @@ class Peering:
         if only is not None:
             heads = {author: head for author, head in heads.items() if author in only}
         if not reading.is_anything_unsent(connection, request.counted, request.held):  # as nearly always
-            return Page((), "nothing", heads, _falls(connection))
-        writes = reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=request.limit + 1, only=only)
+            return Page((), (), "nothing", heads, _falls(connection))
+        writes = reading.live_writes(
+            connection, shapes, above=request.counted, not_held=request.held, limit=request.limit + 1, only=only, unread=True
+        )
         rest: Literal["nothing", "more", "not ours to relay"] = "more" if len(writes) > request.limit else "nothing"
-        kept = _within(writes[: request.limit], request.max_bytes)
+        sizes = _within(writes[: request.limit], request.max_bytes)
+        kept = writes[: len(sizes)]
         if len(kept) < len(writes):
             rest = "more"
         elif only is not None:
             others = set(reading.authors(connection)) - only
             if reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=1, only=others):
                 rest = "not ours to relay"
-        return Page(tuple(kept), rest, heads, _falls(connection))
+        return Page(tuple(kept), tuple(sizes), rest, heads, _falls(connection))
 
     def _merge(self, request: Merge) -> Taken:
         writes: Sequence[Write] = request.writes
@@ -214,13 +217,17 @@ def _refusal(refused: Refused) -> Refusal:
     return Refusal(refused.author, refused.seq, refused.reason)
 
 
-def _within(writes: list[Write], max_bytes: int) -> list[Write]:
-    size = 0
-    for index, write in enumerate(writes):
-        size += write_size(write)
-        if size > max_bytes and index:
-            return writes[:index]
-    return writes
+def _within(writes: list[Write], max_bytes: int) -> list[int]:
+    """The sizes of as many writes as fit, at least of one."""
+    sizes: list[int] = []
+    total = 0
+    for write in writes:
+        size = write_size(write)
+        total += size
+        if total > max_bytes and sizes:
+            break
+        sizes.append(size)
+    return sizes
 
 
 __all__ = ["Head", "Peering"]

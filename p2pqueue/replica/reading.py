@@ -74,6 +74,7 @@ def live_writes(
     not_held: Mapping[bytes, Iterable[Span]],
     limit: int,
     only: Iterable[bytes] | None = None,
+    unread: bool = False,
 ) -> list[Write]:
     """Live writes above the receiver's heads that the receiver doesn't hold: what says who is who, then the newest."""
     wanted = set(authors(connection)) if only is None else set(only)
@@ -87,7 +88,7 @@ def live_writes(
             newest += _author_rows(connection, author, above.get(author, 0), covered[author], limit - len(rows) + len(listed))
         newest.sort(key=lambda row: (abs(row[6]), row[8]), reverse=True)
         rows += [row for row in newest if (row[7], row[8], row[0], row[1], row[2]) not in listed][: limit - len(rows)]
-    found = with_values(connection, shapes, rows)
+    found = with_values(connection, shapes, rows, unread=unread)
     if len(found) < limit:
         found += _aside(connection, above, covered, limit - len(found))
     return found
@@ -100,8 +101,13 @@ def row_writes(connection: sqlite3.Connection, shapes: Mapping[str, Shape], tabl
     return with_values(connection, shapes, rows)
 
 
-def with_values(connection: sqlite3.Connection, shapes: Mapping[str, Shape], rows: Sequence[Sequence[Any]]) -> list[Write]:
-    """The writes that rows of `changes` stand for, their values read from the columns in one query per register."""
+def with_values(
+    connection: sqlite3.Connection, shapes: Mapping[str, Shape], rows: Sequence[Sequence[Any]], *, unread: bool = False
+) -> list[Write]:
+    """The writes that rows of `changes` stand for, their values read from the columns in one query per register.
+
+    `unread` leaves the values of signed ones in their bodies, as they travel.
+    """
     wanted: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row[9] is None:
@@ -110,7 +116,7 @@ def with_values(connection: sqlite3.Connection, shapes: Mapping[str, Shape], row
     for (table, register), keys in wanted.items():
         for key, *columns in connection.execute(shapes[table].select(register), (json.dumps(keys),)):
             values[table, key, register] = tuple(columns)
-    return [_write(row, values) for row in rows]
+    return [_write(row, values, unread) for row in rows]
 
 
 def content_of(connection: sqlite3.Connection, shape: Shape, key: str, register: str) -> bytes:
@@ -123,12 +129,12 @@ def content_of(connection: sqlite3.Connection, shape: Shape, key: str, register:
     return b""
 
 
-def _write(row: Sequence[Any], values: Mapping[tuple[str, str, str], tuple[Any, ...]]) -> Write:
+def _write(row: Sequence[Any], values: Mapping[tuple[str, str, str], tuple[Any, ...]], unread: bool) -> Write:
     table, key, register, generation, rank, claim, hlc, author, seq, body, signature = row
-    if signature is not None:
+    if signature is not None and not unread:
         return write_from_body(body, signature)
     found = values[table, key, register] if body is None else ()
-    return Write(table, key, register, Stamp(generation, rank, claim, hlc, author), seq, found, body, None)
+    return Write(table, key, register, Stamp(generation, rank, claim, hlc, author), seq, found, body, signature)
 
 
 def _system_rows(connection: sqlite3.Connection, above: Mapping[bytes, int], covered: Mapping[bytes, Spans]) -> list[tuple[Any, ...]]:

@@ -59,7 +59,8 @@ class Model:
 
 
 VERBS = ["cancel", "hold", "hold", "resume", "resume", "retry it", "retry it", "retry fresh", "delete"]
-WORK = ["claim", "claim", "record", "record", "record", "die", "crashed", "crashed", "retry", "released", "succeeded", "failed"]
+WORK = ["claim", "claim", "record", "record", "record", "die", "crashed", "crashed", "retry", "released"]
+WORK += ["unstarted", "succeeded", "failed"]
 WHICH = st.integers(0, 50)
 
 
@@ -233,7 +234,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.working or self.ghosts)
     @rule(
         which=WHICH,
-        how=st.sampled_from(["succeeded", "failed", "retry", "crashed", "released", "stopped"]),
+        how=st.sampled_from(["succeeded", "failed", "retry", "crashed", "released", "unstarted", "stopped"]),
         delay=st.sampled_from([None, 0, 20]),
         state=st.one_of(st.none(), st.just(b"given back")),
     )
@@ -247,10 +248,15 @@ class QueueMachine(RuleBasedStateMachine):
 
     def finish(self, job: ClaimedJob, how: Any, delay: int | None, state: bytes | None) -> None:
         model = self.jobs.get(job.job_id)
+        unstarted, how = how == "unstarted", "released" if how == "unstarted" else how
         if how == "stopped":
             how = self.why_stopped(model, job)
         retry_at = self.desk.clock.now + delay if delay is not None and how == "retry" else None
-        self.desk.end(job, how, retry_at=retry_at, checkpoint=state if how == "released" else None)
+        self.desk.end(job, how, retry_at=retry_at, checkpoint=state if how == "released" else None, unstarted=unstarted)
+        if unstarted and model is not None and self.begun(model, job):
+            self.forget(job)
+            self.kept = [each for each in self.kept if each.key != job.key]
+            return
         word = RUN_WORDS.get(how, how)
         if model is not None and self.holds(model, job):
             self.step(model, job, how, retry_at or 0)
@@ -265,6 +271,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.note_run(job, word)
         if model is not None and model.generation == job.holder.generation:
             model.crashes[job.holder.claim] = (job.attempt, how == "crashed")
+        self.forget(job)
+
+    def forget(self, job: ClaimedJob) -> None:
         if self.working.get(job.job_id) is job:
             del self.working[job.job_id]
         if job in self.ghosts:

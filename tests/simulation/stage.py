@@ -113,7 +113,11 @@ def enqueue(key: str, title: str = "", **spec: Any) -> Callable[[Writer], None]:
 
 def tune(key: str, title: str) -> Callable[[Writer], None]:
     """Sets the title of a job."""
-    return lambda writer: writer.put("jobs", key, "tune", {"title": title})
+
+    def fn(writer: Writer) -> None:
+        writer.put("jobs", key, "tune", {"title": title})
+
+    return fn
 
 
 def end(key: str, status: str = "succeeded", rank: int = 2) -> Callable[[Writer], None]:
