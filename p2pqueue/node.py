@@ -34,6 +34,7 @@ from p2pqueue.workers.recovery import fail_unknown, recover
 from p2pqueue.workers.requests import Requests
 from p2pqueue.workers.runners import ChildRunner
 from p2pqueue.workers.sealer import Sealer
+from p2pqueue.workers.settle import look_anew
 from p2pqueue.workers.takeover import Takeover
 from p2pqueue.workers.worker import Worker
 
@@ -237,6 +238,8 @@ class Node:
             await self.store.write(lambda writer: fail_unknown(writer, self.tasks, int(self.settings.unknown_task_after * 1000)))
             await self.store.prune(int(self.settings.retention * 1000))
             await self._sweep()
+            if await self.store.write(lambda writer: look_anew(writer, self.tasks), quiet=True):
+                self.worker.rung()
             await asyncio.sleep(TIDY_EVERY)
 
     async def _sweep(self) -> None:

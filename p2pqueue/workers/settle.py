@@ -44,9 +44,17 @@ def wake_due(writer: Writer) -> None:
     )
 
 
-def look_anew(writer: Writer) -> None:
-    """Brings back the jobs that an earlier node of this device could not do: this one may."""
-    writer.connection.execute("UPDATE jobs SET ready = 1 WHERE status = 'queued' AND ready = ?", (_NOT_HERE,))  # jobs_by_status
+def look_anew(writer: Writer, tasks: Collection[str] | None = None) -> int:
+    """Brings back jobs that were set aside, all or those of these tasks; gives how many.
+
+    All at a node's start, as it may do what an earlier one could not; later those that lacked something, as that may
+    have been installed.
+    """
+    query = "UPDATE jobs SET ready = 1 WHERE status = 'queued' AND ready = ?"  # jobs_by_status
+    if tasks is None:
+        return writer.connection.execute(query, (_NOT_HERE,)).rowcount
+    query += " AND task IN (SELECT value FROM json_each(?))"
+    return writer.connection.execute(query, (_NOT_HERE, json.dumps(list(tasks)))).rowcount
 
 
 def next_due(connection: sqlite3.Connection) -> int | None:

@@ -121,7 +121,7 @@ def tell_pid(note: str, seconds: float) -> int:
     return current_job().attempt
 
 
-@queue.task(max_attempts=3)
+@queue.task(max_attempts=2)
 def kill_node(note: str, after: float = 0.0) -> None:
     say(note, "attempt", current_job().attempt)
     time.sleep(after)

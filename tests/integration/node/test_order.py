@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -124,6 +125,20 @@ async def test_a_job_waits_for_a_node_with_the_tag_that_it_needs(stage: Stage) -
         assert reason is not None
         assert reason.endswith("lacks a-tag-that-is-given")
     async with stage.run(tags=["a-tag-that-is-given"]):
+        assert await job.aresult(20) == "had it"
+
+
+async def test_a_program_that_is_installed_meanwhile_meets_a_need(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "TIDY_FIRST", 0.1)
+    monkeypatch.setattr(nodes, "TIDY_EVERY", 0.1)
+    monkeypatch.setenv("PATH", f"{stage.folder}{os.pathsep}{os.environ['PATH']}")
+    job = stage.enqueue("needy")
+    async with stage.run():
+        assert await stage.result("echo", value=1) == 1
+        assert job.status == "queued"
+        program = stage.folder / "a-tag-that-is-given"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
         assert await job.aresult(20) == "had it"
 
 

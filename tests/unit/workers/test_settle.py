@@ -9,7 +9,7 @@ import pytest
 from p2pqueue.jobs.job import JobState, Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.workers.claimed import ClaimedJob, How
-from p2pqueue.workers.settle import SCAN_LIMIT
+from p2pqueue.workers.settle import SCAN_LIMIT, look_anew
 from tests.unit.jobs.desk import NOW, Desk, original, shared
 
 
@@ -130,6 +130,17 @@ def test_what_one_node_could_not_do_the_next_may() -> None:
     desk.tasks = ("work", "other")
     desk.recover()  # a node's start
     assert desk.claim_one().job_id == job_id
+
+
+def test_what_a_job_lacked_may_have_come_meanwhile() -> None:
+    desk = Desk(tasks=("work",))
+    job_id, unknown = desk.enqueue(needs='["ffmpeg"]'), desk.enqueue("unknown")
+    assert desk.claim() == []
+    desk.ability["programs"] = {"ffmpeg"}
+    assert desk.claim() == [], "nobody looks at each claim"
+    assert desk.write(lambda writer: look_anew(writer, desk.tasks)) == 1
+    assert desk.claim_one().job_id == job_id
+    assert desk.status(unknown) == "queued"
 
 
 def test_a_job_that_was_set_aside_may_be_paused_resumed_and_cancelled() -> None:
