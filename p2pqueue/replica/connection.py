@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import sqlite3
@@ -13,8 +14,10 @@ from typing import cast
 
 from p2pqueue.errors import DamagedHome, DiskFull, HomeBusy, ReadOnlyHome, WorldError
 from p2pqueue.private import in_words as os_words
+from p2pqueue.private import loosened
 
 MEMORY = ":memory:"
+_log = logging.getLogger(__name__)
 BUSY_WAIT_MS = 10_000  # how long a foreign transaction on the file is waited for
 WAL_LIMIT = 4 << 20  # bytes; beyond, the writer checkpoints
 _PRAGMAS = (
@@ -79,6 +82,9 @@ def _prepare(path: Path, *, create: bool) -> None:
         pass
     except OSError as error:
         raise os_words(error, path) from error
+    problem = loosened(path) if path.exists() else None
+    if problem is not None:
+        _log.warning("%s", problem)
     if not os.access(path, os.W_OK):
         raise ReadOnlyHome(f"{path} can't be written by this user; check its owner and mode, or choose another home")
 

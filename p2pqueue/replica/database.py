@@ -100,6 +100,10 @@ class Database:
                     connection.execute("ROLLBACK")
                 self._give_back(connection)
 
+    def now(self) -> int:
+        """The wall time of this replica: milliseconds since 1970, UTC."""
+        return self._wall()
+
     def image(self) -> bytes:
         """The bytes of the whole database, as `open(image=…)` takes them."""
         with self._lock.held():

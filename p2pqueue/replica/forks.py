@@ -38,7 +38,7 @@ def author_above(author: bytes, random: Callable[[int], bytes]) -> bytes:
 
 
 def machine_id() -> str:
-    """What tells this machine from another that holds a copy of its files; the same after a reboot."""
+    """What tells this machine from another that holds a copy of its files, the same after a reboot; empty if unknown."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         try:
             text = Path(path).read_text(encoding="ascii").strip()
@@ -48,7 +48,9 @@ def machine_id() -> str:
             return text
     import uuid
 
-    return f"{uuid.getnode():012x}"
+    node = uuid.getnode()
+    # The multicast bit marks a number that was drawn at random, anew in every process.
+    return "" if node >> 40 & 1 else f"{node:012x}"
 
 
 def inode_of(path: str) -> int | None:
@@ -64,7 +66,7 @@ def copied(writer: Writer, inode: int | None, machine: str) -> str | None:
     was_inode, was_machine, restored = writer.connection.execute("SELECT inode, machine, copied FROM incarnation").fetchone()
     if restored:
         return "it was restored from a backup"
-    if was_machine is not None and was_machine != machine:
+    if was_machine and machine and was_machine != machine:
         return "it comes from another machine"
     if was_inode is not None and inode is not None and was_inode != inode:
         return "the file is a copy"
@@ -73,7 +75,7 @@ def copied(writer: Writer, inode: int | None, machine: str) -> str | None:
 
 def settle_place(writer: Writer, inode: int | None, machine: str) -> None:
     """Remembers where this file is at home."""
-    writer.connection.execute("UPDATE incarnation SET inode = ?, machine = ?, copied = 0", (inode, machine))
+    writer.connection.execute("UPDATE incarnation SET inode = ?, machine = coalesce(nullif(?, ''), machine), copied = 0", (inode, machine))
 
 
 def introduce(writer: Writer) -> None:

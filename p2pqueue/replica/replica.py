@@ -76,7 +76,7 @@ class Replica(Database):
             if image is not None:
                 connection.deserialize(image)
             with in_words(name):
-                replica._prepare(tables, local_tables, machine or forks.machine_id())
+                replica._prepare(tables, local_tables, forks.machine_id() if machine is None else machine)
         except BaseException:
             replica.close()
             raise
@@ -90,7 +90,7 @@ class Replica(Database):
             tables = schema.unite(schema.stored_tables(connection), (*SYSTEM_TABLES, *declared))
             self.shapes = shapes_of(tables)
             place = connection.execute("SELECT inode, machine, copied FROM incarnation").fetchone()
-            here = place == (inode, machine, 0)
+            here = place == (inode, machine or place[1], 0)
             if here and schema.is_current(connection, tables) and schema.has_local(connection, local_tables):
                 return
         with self._lock.held():

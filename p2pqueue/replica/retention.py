@@ -6,9 +6,10 @@ the row can't come back. Keys that carry no time keep key and life, so that a la
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from p2pqueue.clock import COUNTER_BITS
@@ -22,31 +23,50 @@ if TYPE_CHECKING:
 
 BATCH = 500  # rows dropped in one transaction
 HELD_FOR_MS = 86_400_000  # a row is asked about once it has been here for a day
+_Find = Callable[..., list[str]]
 _SYSTEM = frozenset(table.name for table in SYSTEM_TABLES)
 
 
 def prune_all(replica: Replica, retention_ms: int) -> list[int]:
-    """Prunes every table, in short transactions; gives how many rows went in each."""
-    dropped = []
-    for name in replica.shapes:
-        count = 0
-        while name not in _SYSTEM:
-            went = replica.write(lambda writer, name=name: prune(writer, name, retention_ms, writer.now))  # type: ignore[misc]
-            count += went
-            if went < BATCH:
-                break
-        dropped.append(count)
-    return dropped
+    """Prunes every table; gives how many rows went in each.
+
+    What may go is looked up in reading transactions, which hold up nobody; writing ones only check it again.
+    """
+    return [_prune_table(replica, shape, retention_ms) for shape in replica.shapes.values() if shape.name not in _SYSTEM]
 
 
 def prune(writer: Writer, table: str, retention_ms: int, now: int, *, limit: int = BATCH) -> int:
     """Drops up to `limit` rows of a table that ended more than `retention_ms` before `now`; gives how many."""
-    shape = writer.shapes[table]
-    keys = _ended_keys(writer.connection, shape, now - retention_ms, now, limit)
-    drop(writer, shape, keys)
+    shape, connection = writer.shapes[table], writer.connection
+    _note(writer, shape, _future_ends(connection, shape, now), now)
+    keys = _ended_keys(connection, shape, now - retention_ms, limit)
     if len(keys) < limit:
-        keys += _rowless_keys(writer, shape, now - retention_ms, limit - len(keys))
+        keys += _rowless_keys(connection, shape, now - retention_ms, limit - len(keys))
+    drop(writer, shape, keys)
     return len(keys)
+
+
+def _prune_table(replica: Replica, shape: Shape, retention_ms: int) -> int:
+    future = replica.read(lambda connection: _future_ends(connection, shape, replica.now()))
+    if future:
+        replica.write(lambda writer: _note(writer, shape, future, writer.now))
+    went = 0
+    for find in (_ended_keys, _rowless_keys):
+        while True:
+            keys = replica.read(lambda connection, find=find: find(connection, shape, replica.now() - retention_ms, BATCH))  # type: ignore[misc]
+            if not keys:
+                break
+            dropped = replica.write(lambda writer, find=find, keys=keys: _drop_still(writer, shape, find, keys, retention_ms))  # type: ignore[misc]
+            went += dropped
+            if len(keys) < BATCH or not dropped:
+                break
+    return went
+
+
+def _drop_still(writer: Writer, shape: Shape, find: _Find, keys: Sequence[str], retention_ms: int) -> int:
+    still = find(writer.connection, shape, writer.now - retention_ms, len(keys), keys)
+    drop(writer, shape, still)
+    return len(still)
 
 
 def drop(writer: Writer, shape: Shape, keys: Sequence[str]) -> None:
@@ -74,22 +94,32 @@ def carries_time(key: str) -> bool:
         return False
 
 
-def _ended_keys(connection: sqlite3.Connection, shape: Shape, before: int, now: int, limit: int) -> list[str]:
-    table, key = shape.table, quote(shape.table.key)
+def _end_of(shape: Shape) -> tuple[str, str]:
+    """SQL: whether a row has ended, and when. A clock far behind can't have ended it before its newest write was made."""
     deleted = "coalesce(deleted, 0) <> 0" if shape.has_life else "0"
-    ended_at = f"CASE WHEN {deleted} THEN updated_at ELSE ({table.ended_at}) END"
+    return f"({deleted} OR ({shape.table.ended}))", f"max(coalesce(({shape.table.ended_at}), 0), updated_at)"
+
+
+def _ended_keys(connection: sqlite3.Connection, shape: Shape, before: int, limit: int, among: Sequence[str] | None = None) -> list[str]:
+    table, key = quote(shape.name), quote(shape.table.key)
+    ended, ended_at = _end_of(shape)
     # An end in the future by this device's clock counts from when it was first seen here.
     query = (
-        (
-            f"SELECT {key} FROM {quote(table.name)} LEFT JOIN endings ON endings.tbl = ? AND endings.key = {quote(table.name)}.{key} "
-            f"WHERE {quote(shape.creating + '_generation')} IS NOT NULL AND ({deleted} OR ({table.ended})) "
-            f"AND min({ended_at}, coalesce(endings.seen, {ended_at})) < ? AND {_COUNTED} {_named(table.name, shape)} LIMIT ?"
-        )
-        .replace("{table}", quote(table.name))
-        .replace("{key}", key)
+        f"SELECT {table}.{key} FROM {table} LEFT JOIN endings ON endings.tbl = ? AND endings.key = {table}.{key} "
+        f"WHERE {quote(shape.creating + '_generation')} IS NOT NULL AND {ended} "
+        f"AND min({ended_at}, coalesce(endings.seen, {ended_at})) < ? AND {_COUNTED.format(table=table, key=key)} {_named(shape)} "
+        f"{_among(table, key, among)} LIMIT ?"
     )
-    _note_future_ends(connection, shape, deleted, ended_at, now)
-    return [row[0] for row in connection.execute(query, (table.name, before, table.name, shape.creating, limit))]
+    parameters = (shape.name, before, shape.name, shape.creating, *_listed(among), limit)
+    return [row[0] for row in connection.execute(query, parameters)]
+
+
+def _among(table: str, key: str, keys: Sequence[str] | None) -> str:
+    return "" if keys is None else f"AND {table}.{key} IN (SELECT value FROM json_each(?))"
+
+
+def _listed(keys: Sequence[str] | None) -> tuple[str, ...]:
+    return () if keys is None else (json.dumps(list(keys)),)
 
 
 _COUNTED = (
@@ -98,13 +128,15 @@ _COUNTED = (
 )
 
 
-def _named(name: str, shape: Shape) -> str:
+def _named(shape: Shape) -> str:
     """A condition: no live row names this one in its column `after`, where the table has one."""
     if "after" not in {column.sql_name for register in shape.registers.values() for column in register.columns}:
         return ""
+    table, key = quote(shape.name), quote(shape.table.key)
     waiting = f"{live_sql(shape.table, 'waiting.')} AND NOT coalesce(({_qualified(shape.table.ended)}), 0)"
+    names = "json_each(CASE WHEN json_valid(waiting.after) THEN waiting.after ELSE '[]' END)"
     return (
-        f"AND {quote(name)}.{{key}} NOT IN (SELECT named.value FROM {quote(name)} AS waiting, json_each(waiting.after) AS named "
+        f"AND {table}.{key} NOT IN (SELECT named.value FROM {table} AS waiting, {names} AS named "
         f"WHERE waiting.after IS NOT NULL AND {waiting} AND named.value IS NOT NULL)"
     )
 
@@ -113,17 +145,20 @@ def _qualified(condition: str) -> str:
     return condition.replace("status", "waiting.status", 1) if condition.startswith("status") else condition
 
 
-def _note_future_ends(connection: sqlite3.Connection, shape: Shape, deleted: str, ended_at: str, now: int) -> None:
+def _future_ends(connection: sqlite3.Connection, shape: Shape, now: int) -> list[str]:
     table, key = quote(shape.name), quote(shape.table.key)
-    connection.execute(
-        f"INSERT OR IGNORE INTO endings (tbl, key, seen) SELECT ?, {key}, ? FROM {table} "
-        f"WHERE ({deleted} OR ({shape.table.ended})) AND {ended_at} > ?",
-        (shape.name, now, now),
-    )
+    ended, ended_at = _end_of(shape)
+    query = f"SELECT {key} FROM {table} WHERE {ended} AND {ended_at} > ? AND {key} NOT IN (SELECT key FROM endings WHERE tbl = ?)"
+    return [key for (key,) in connection.execute(query, (now, shape.name))]
 
 
-def _rowless_keys(writer: Writer, shape: Shape, before: int, limit: int) -> list[str]:
-    """Drops registers without their row, once they are counted: a `done` brings the creating write along, so it ended.
+def _note(writer: Writer, shape: Shape, keys: Iterable[str], now: int) -> None:
+    query = "INSERT OR IGNORE INTO endings (tbl, key, seen) VALUES (?, ?, ?)"
+    writer.connection.executemany(query, [(shape.name, key, now) for key in keys])
+
+
+def _rowless_keys(connection: sqlite3.Connection, shape: Shape, before: int, limit: int, among: Sequence[str] | None = None) -> list[str]:
+    """Registers without their row that are counted: a `done` brings the creating write along, so the row ended.
 
     A loose one may only be waiting for its row: newest writes come first.
     """
@@ -132,11 +167,9 @@ def _rowless_keys(writer: Writer, shape: Shape, before: int, limit: int) -> list
     query = (
         f"SELECT {key} FROM {table} WHERE {creating} IS NULL AND updated_at < ? AND NOT EXISTS (SELECT 1 FROM changes "
         f"LEFT JOIN heads ON heads.author = changes.author WHERE changes.tbl = ? AND changes.key = {table}.{key} "
-        "AND changes.seq > coalesce(heads.seq, 0)) LIMIT ?"
+        f"AND changes.seq > coalesce(heads.seq, 0)) {_among(table, key, among)} LIMIT ?"
     )
-    keys = [row[0] for row in writer.connection.execute(query, (before, shape.name, limit))]
-    drop(writer, shape, keys)
-    return keys
+    return [row[0] for row in connection.execute(query, (before, shape.name, *_listed(among), limit))]
 
 
 def live_rows_since(

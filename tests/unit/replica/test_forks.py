@@ -268,3 +268,9 @@ def test_many_forks_in_a_row_end_well(device: Device, space: Space) -> None:
         assert authors == sorted(set(authors))
         sync(replica, peer)
         assert clip(peer, key) is not None
+
+
+def test_a_machine_that_has_no_id_is_no_other_machine(device: Device, tmp_path: Path) -> None:
+    for machine in ("machine", "", "machine", ""):
+        with open_replica(device, path=tmp_path / "a.sqlite", machine=machine) as replica:
+            assert replica.fork_reason is None

@@ -155,3 +155,10 @@ def test_opening_a_second_time_writes_nothing(device: Device, path: Path) -> Non
     with open_replica(device, path=path) as replica:
         assert (replica.heads(), replica.hlc) == before
     assert path.read_bytes() == content
+
+
+def test_a_file_whose_mode_was_loosened_is_warned_about(device: Device, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    open_replica(device, path=path).close()
+    path.chmod(0o644)
+    open_replica(device, path=path).close()
+    assert "may be read by other users" in caplog.text

@@ -224,3 +224,36 @@ def test_pruning_everything_leaves_who_is_who(clock: Clock) -> None:
         clock.now += 1000 * DAY
         assert sum(prune_all(replica, WEEK)) == 3
         assert {write.table for write in everything(replica)} == {"devices", "authors"}
+
+
+def test_an_end_by_a_clock_that_is_far_behind_stays_for_its_time(clock: Clock) -> None:
+    stopped = Table(
+        "stops",
+        "id",
+        (Register("made", (Column("ended_ms", "INTEGER"),), creating=True), Register("life", (Column("deleted", "INTEGER"),))),
+        ended="ended_ms IS NOT NULL",
+        ended_at="ended_ms",
+    )
+    with Space().replica(tables=(stopped,), clock=clock) as replica:
+        replica.write(lambda writer: writer.put("stops", writer.new_id(), "made", {"ended_ms": 5}))  # a clock that says 1970
+        assert sum(prune_all(replica, WEEK)) == 0
+        clock.now += WEEK + 1
+        assert sum(prune_all(replica, WEEK)) == 1
+
+
+def test_more_rows_than_one_transaction_drops_go_in_several(clock: Clock) -> None:
+    with Space().replica(clock=clock) as replica:
+        keys = replica.write(lambda writer: [make_clip(writer) for _ in range(1_200)])
+        replica.write(lambda writer: [writer.put("clips", key, "stage", {"stage": "done"}) for key in keys])
+        clock.now += WEEK + 1
+        assert sum(prune_all(replica, WEEK)) == 1_200
+        assert replica.counts("clips") == {}
+
+
+def test_words_in_after_that_are_no_json_hold_nothing_up(clock: Clock) -> None:
+    with Space().replica(tables=(CHAIN,), clock=clock) as replica:
+        replica.write(lambda writer: writer.put("chain", "odd", "step", {"after": "[not json"}))
+        replica.write(lambda writer: writer.put("chain", "first", "step", {"after": None}))
+        replica.write(lambda writer: writer.put("chain", "first", "state", {"state": "done"}))
+        clock.now += WEEK + 1
+        assert sum(prune_all(replica, WEEK)) == 1
