@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from p2pqueue import wire
 from p2pqueue.clock import COUNTER_BITS
-from p2pqueue.replica.counting import recount, statuses
+from p2pqueue.replica.counting import add, recount, statuses
 from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape, insert_changes
@@ -170,12 +170,18 @@ class Batch:
 
     def apply(self) -> int:
         """Writes the winners; gives how many there were."""
-        keys = self.keys
-        if not keys or not self.shape.table.counted:
+        shape, connection, keys = self.shape, self.connection, self.keys
+        if not keys or not shape.table.counted:
             return self._apply()
-        before = statuses(self.connection, self.shape, keys) if self._here else []
+        if self._here or shape.table.compact or len(keys) == 1:
+            before = statuses(connection, shape, keys) if self._here else []
+            number = self._apply()
+            recount(connection, shape, before, statuses(connection, shape, keys))
+            return number
+        (last,) = connection.execute(shape.select_last).fetchone()
         number = self._apply()
-        recount(self.connection, self.shape, before, statuses(self.connection, self.shape, keys))
+        for status, count in connection.execute(shape.count_new, (last,)).fetchall():
+            add(connection, shape, status, count)
         return number
 
     def _apply(self) -> int:

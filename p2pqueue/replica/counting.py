@@ -47,4 +47,9 @@ def recount(connection: sqlite3.Connection, shape: Shape, before: Statuses, afte
         difference[status] = difference.get(status, 0) - 1
     for status, number in difference.items():
         if number:
-            connection.execute(_ADD, (shape.name, status, number))
+            add(connection, shape, status, number)
+
+
+def add(connection: sqlite3.Connection, shape: Shape, status: str, number: int) -> None:
+    """Moves one counter."""
+    connection.execute(_ADD, (shape.name, status, number))

@@ -72,9 +72,11 @@ class Shape:
         self._derivation = Derivation(table, frozenset(name for names in self._stored.values() for name in names))
         self._texts: dict[tuple[str, tuple[str, ...]], str] = {}
         self.has_life = "life" in self.registers
-        live = f"SELECT status FROM {quote(table.name)} WHERE status IS NOT NULL AND {live_sql(table)} AND {quote(table.key)} "
-        self.select_status = live + "= ?"
-        self.select_statuses = live + "IN (SELECT value FROM json_each(?))"
+        live = f"FROM {quote(table.name)} WHERE status IS NOT NULL AND {live_sql(table)} AND "
+        self.select_status = f"SELECT status {live} {quote(table.key)} = ?"
+        self.select_statuses = f"SELECT status {live} {quote(table.key)} IN (SELECT value FROM json_each(?))"
+        self.select_last = f"SELECT coalesce(max(rowid), 0) FROM {quote(table.name)}"
+        self.count_new = f"SELECT status, count(*) {live} rowid > ? GROUP BY status"
 
     def upsert(self, registers: tuple[str, ...]) -> str:
         """Writes these registers of one row; parameters: key, newest time, then values and kept parts by register."""
