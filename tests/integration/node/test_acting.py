@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from typing import Any
 
 import pytest
 
 from p2pqueue import File, Job, JobCancelled, NoSuchJob, WrongState
 from tests.integration.node.stage import Stage, said, status, until, words
 
+NAP: dict[str, Any] = {"seconds": 0.02}
+TASKS: dict[str, dict[str, Any]] = {"echo": {"value": 1}, "nap": NAP, "inline_echo": {"value": 1}, "inline_nap": NAP}
 KINDS = pytest.mark.parametrize("kind", ["", "inline_"], ids=["child", "inline"])
 
 
@@ -63,8 +66,8 @@ async def test_a_queued_job_that_is_paused_is_passed_over(stage: Stage) -> None:
 
 
 @KINDS
-async def test_a_running_job_that_is_cancelled_stops_at_once(stage: Stage, kind: str) -> None:
-    note = stage.note()
+async def test_a_running_job_that_is_cancelled_or_deleted_stops_at_once(stage: Stage, kind: str) -> None:
+    note, other = stage.note(), stage.note("other")
     async with stage.run() as node:
         job = stage.enqueue(f"{kind}nap", seconds=30, note=note)
         await began(job, note)
@@ -75,21 +78,15 @@ async def test_a_running_job_that_is_cancelled_stops_at_once(stage: Stage, kind:
         await until(lambda: words(job) == ["cancelled"])
         with pytest.raises(JobCancelled):
             await job.aresult(1)
-        assert await stage.result(f"{kind}echo", value=1) == 1
-    assert "ended" not in said(note)
-
-
-@KINDS
-async def test_a_running_job_that_is_deleted_stops_and_is_gone(stage: Stage, kind: str) -> None:
-    note = stage.note()
-    async with stage.run() as node:
-        job = stage.enqueue(f"{kind}nap", seconds=30, note=note)
-        await began(job, note)
+        job.delete()
+        job = stage.enqueue(f"{kind}nap", seconds=30, note=other)
+        await began(job, other)
         job.delete()
         await until(lambda: not node.worker.runs)
         with pytest.raises(NoSuchJob):
             _ = job.row
         assert await stage.result(f"{kind}echo", value=1) == 1
+    assert "ended" not in [*said(note), *said(other)]
     assert stage.queue.counts() == dict.fromkeys(stage.queue.counts(), 0) | {"succeeded": 1}
 
 
@@ -150,20 +147,19 @@ async def test_a_failed_job_that_is_retried_has_all_its_attempts_again(stage: St
         assert [attempt.number for attempt in job.attempts] == [1, 2, 3, 1, 2, 3]
 
 
-@pytest.mark.parametrize("task", ["echo", "nap", "inline_echo", "inline_nap"])
-async def test_a_cancel_at_any_moment_ends_the_job_for_good_or_is_refused(stage: Stage, task: str) -> None:
+async def test_a_cancel_at_any_moment_ends_the_job_for_good_or_is_refused(stage: Stage) -> None:
     """From before the claim to after the end: never cancelled for one and succeeded for another."""
     seed = time.time_ns()
     print(f"seed {seed}")
     rng = random.Random(seed)
-    args = {"value": 1} if task.endswith("echo") else {"seconds": 0.02}
-    met = set()
+    met: set[str] = set()
     async with stage.run(slots=4) as node:
-        await stage.result(task, **args)  # warm
+        for task in TASKS:
+            await stage.result(task, **TASKS[task])  # warm
 
-        async def one(delay: float) -> None:
-            job = await stage.queue.aenqueue(task, args)
-            await asyncio.sleep(delay)
+        async def one(task: str) -> None:
+            job = await stage.queue.aenqueue(task, TASKS[task])
+            await asyncio.sleep(rng.uniform(0, 0.08))
             try:
                 await job.acancel()
             except WrongState as refused:
@@ -177,11 +173,11 @@ async def test_a_cancel_at_any_moment_ends_the_job_for_good_or_is_refused(stage:
             cancelled.append(job)
 
         cancelled: list[Job[object]] = []
-        longest = 0.08 if "nap" in task else 0.05
-        for _ in range(10):
-            await asyncio.gather(*(one(rng.uniform(0, longest)) for _ in range(4)))
+        for _ in range(40):
+            await asyncio.gather(*map(one, TASKS))
         await until(lambda: node.worker.idle)
-        assert await stage.result(task, **args) is not None
+        for task in TASKS:
+            assert await stage.result(task, **TASKS[task]) is not None
     for job in cancelled:
         assert (job.status, job.row.result_id) == ("cancelled", None)
         assert set(words(job)) <= {"cancelled", "succeeded"}, "a run that was ready in the last moment is kept, its job is not"

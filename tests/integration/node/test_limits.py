@@ -21,13 +21,9 @@ async def test_a_handler_that_takes_too_long_is_stopped_at_each_attempt(stage: S
         assert words(job) == ["failed", "failed"]
         assert said(note) == ["began"] * 2
         assert all(0.3 <= (attempt.duration or 0) < 3 for attempt in job.attempts)
-
-
-async def test_the_timeout_of_a_job_goes_before_that_of_its_task(stage: Stage) -> None:
-    async with stage.run():
-        job = stage.enqueue("nap", seconds=30, options={"timeout": 0.2, "max_attempts": 1})
-        with pytest.raises(JobFailed, match=r"timeout of 0\.2 s"):
-            await job.aresult(20)
+        sooner = stage.enqueue("nap", seconds=30, options={"timeout": 0.2, "max_attempts": 1})
+        with pytest.raises(JobFailed, match=r"timeout of 0\.2 s"):  # that of a job goes before that of its task
+            await sooner.aresult(20)
 
 
 async def test_a_handler_without_progress_for_too_long_is_stopped(stage: Stage) -> None:
@@ -46,13 +42,13 @@ async def test_an_inline_handler_that_takes_too_long_is_stopped(stage: Stage) ->
         await until(lambda: not node.worker.runs)
 
 
-@pytest.mark.parametrize(("kind", "attempts"), [("refused", 3), ("value", 1)])
-async def test_only_what_shall_be_tried_again_is(stage: Stage, kind: str, attempts: int) -> None:
+async def test_only_what_shall_be_tried_again_is(stage: Stage) -> None:
     async with stage.run():
-        job = stage.enqueue("picky", kind=kind)
-        with pytest.raises(JobFailed, match="Error: no"):
-            await job.aresult(20)
-        assert words(job) == ["failed"] * attempts
+        for kind, attempts in (("refused", 3), ("value", 1)):
+            job = stage.enqueue("picky", kind=kind)
+            with pytest.raises(JobFailed, match="Error: no"):
+                await job.aresult(20)
+            assert words(job) == ["failed"] * attempts
 
 
 @pytest.mark.parametrize("task", ["echo", "inline_echo"])
@@ -86,12 +82,12 @@ async def test_a_retry_time_is_honoured_over_a_restart(stage: Stage) -> None:
         assert job.attempts[1].started_at >= datetime.fromtimestamp(due / 1000, UTC)
 
 
-@pytest.mark.parametrize("task", ["cleave", "inline_cleave"])
-async def test_a_handler_that_gives_its_job_back_goes_on_without_spending_attempts(stage: Stage, task: str) -> None:
+async def test_a_handler_that_gives_its_job_back_goes_on_without_spending_attempts(stage: Stage) -> None:
     async with stage.run():
-        job = stage.enqueue(task, steps=6)
-        assert await job.aresult(20) == [1] * 6
-        assert words(job) == ["released"] * 5 + ["succeeded"]
+        for task in ("cleave", "inline_cleave"):
+            job = stage.enqueue(task, steps=6)
+            assert await job.aresult(20) == [1] * 6
+            assert words(job) == ["released"] * 5 + ["succeeded"]
 
 
 async def test_a_crash_is_tried_again_at_once_and_a_second_one_fails(stage: Stage) -> None:
@@ -106,25 +102,25 @@ async def test_a_crash_is_tried_again_at_once_and_a_second_one_fails(stage: Stag
 
 
 RAISED = [
-    ("cancelled", "failed", "CancelledError"),
-    ("future", "failed", "CancelledError"),
-    ("exit", "failed", "SystemExit: 3"),
-    ("interrupt", "failed", "KeyboardInterrupt"),
-    ("value", "failed", "ValueError: no"),
-    ("timeout", "failed", "TimeoutError: of its own"),
-    ("retry", "failed", "later"),
+    ("cancelled", "CancelledError"),
+    ("future", "CancelledError"),
+    ("exit", "SystemExit: 3"),
+    ("interrupt", "KeyboardInterrupt"),
+    ("value", "ValueError: no"),
+    ("timeout", "TimeoutError: of its own"),
+    ("retry", "later"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "state", "error"), RAISED)
-async def test_whatever_an_inline_handler_raises_ends_its_attempt_alone(stage: Stage, kind: str, state: str, error: str) -> None:
+async def test_whatever_an_inline_handler_raises_ends_its_attempt_alone(stage: Stage) -> None:
     async with stage.run(slots=1) as node:
-        job = stage.enqueue("inline_raise", kind=kind)
-        await status(job, state)
-        assert error in (job.error or "")
-        assert words(job) == ["failed"]
-        assert not node.worker.runs
-        assert await stage.result("inline_echo", value=1) == 1, "its slot is free again"
+        for kind, error in RAISED:
+            job = stage.enqueue("inline_raise", kind=kind)
+            await status(job, "failed")
+            assert error in (job.error or "")
+            assert words(job) == ["failed"]
+            assert not node.worker.runs
+        assert await stage.result("inline_echo", value=1) == 1, "the slot is free again"
 
 
 async def test_an_inline_handler_shows_progress_and_keeps_checkpoints(stage: Stage) -> None:

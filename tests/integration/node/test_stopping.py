@@ -13,32 +13,30 @@ from p2pqueue.errors import ConfigError, HomeInUse
 from p2pqueue.node import Node
 from tests.integration.node.stage import APP, QUICK, Stage, said, status, until, words
 
-KINDS = pytest.mark.parametrize("kind", ["", "inline_"], ids=["child", "inline"])
 
-
-@KINDS
-async def test_a_stop_lets_handlers_finish_within_their_grace(stage: Stage, kind: str) -> None:
-    note = stage.note()
-    async with stage.run(slots=1, grace=20) as node:
-        job = stage.enqueue(f"{kind}nap", seconds=0.6, note=note)
-        waiting = stage.enqueue(f"{kind}echo")
-        await until(lambda: said(note))
+async def test_a_stop_lets_handlers_finish_within_their_grace(stage: Stage) -> None:
+    notes = [stage.note("one"), stage.note("two")]
+    async with stage.run(slots=2, grace=20) as node:
+        jobs = [stage.enqueue(task, seconds=0.6, note=note) for task, note in zip(("nap", "inline_nap"), notes, strict=True)]
+        await until(lambda: all(map(said, notes)))
+        waiting = stage.enqueue("inline_echo")
         await node.stop()
-    assert (job.status, words(job)) == ("succeeded", ["succeeded"])
+    for job in jobs:
+        assert (job.status, words(job)) == ("succeeded", ["succeeded"])
     assert (waiting.status, words(waiting)) == ("queued", []), "nothing new is taken"
 
 
-@KINDS
-async def test_what_goes_on_beyond_the_grace_is_released(stage: Stage, kind: str) -> None:
-    note = stage.note()
+async def test_what_goes_on_beyond_the_grace_is_released(stage: Stage) -> None:
+    notes = [stage.note("one"), stage.note("two")]
     async with stage.run(grace=0.3) as node:
-        job = stage.enqueue(f"{kind}nap", seconds=30, note=note)
-        await until(lambda: said(note))
+        jobs = [stage.enqueue(task, seconds=30, note=note) for task, note in zip(("nap", "inline_nap"), notes, strict=True)]
+        await until(lambda: all(map(said, notes)))
         began = time.monotonic()
         await node.stop()
         assert 0.3 <= time.monotonic() - began < 8
-    assert (job.status, job.row.attempt, words(job)) == ("queued", 0, ["released"])
-    assert "ended" not in said(note)
+    for job in jobs:
+        assert (job.status, job.row.attempt, words(job)) == ("queued", 0, ["released"])
+    assert "ended" not in [*said(notes[0]), *said(notes[1])]
 
 
 async def test_a_stop_that_is_hurried_waits_for_no_grace(stage: Stage) -> None:
@@ -58,7 +56,7 @@ async def test_a_stop_that_is_hurried_waits_for_no_grace(stage: Stage) -> None:
 
 async def test_a_stop_at_any_moment_leaves_no_job_behind_that_says_it_runs(stage: Stage) -> None:
     jobs = []
-    for number in range(8):
+    for number in range(6):
         async with stage.run(slots=2, grace=0.0) as node:
             for _ in range(4):
                 jobs.append(await stage.queue.aenqueue("inline_nap", {"seconds": 30}))
@@ -78,7 +76,7 @@ async def test_a_stop_meets_a_job_whose_file_is_being_opened(stage: Stage) -> No
     path = stage.folder / "large.bin"
     with path.open("wb") as file:
         file.truncate(65 * 1024 * 1024)
-    for _ in range(5):
+    for _ in range(3):
         async with stage.run(grace=0.0) as node:
             job = await stage.queue.aenqueue("inline_digest", {"file": File(path)})
             await until(lambda job=job: job.id in node.worker.runs or job.done)  # type: ignore[misc]
