@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from p2pqueue.home import Home
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from p2pqueue.payload.shelf import Shelf
     from p2pqueue.replica.replica import Replica
     from p2pqueue.replica.writer import Writer
+    from p2pqueue.settings import Settings
 
 T = TypeVar("T")
 _all: weakref.WeakSet[Access] = weakref.WeakSet()
@@ -75,6 +76,11 @@ class Access:
     def shelf(self) -> Shelf:
         """The files of the home."""
         return self._open().shelf
+
+    @property
+    def retention_ms(self) -> int:
+        """How long the home keeps jobs that have ended, in milliseconds."""
+        return int(self._open().settings.retention * 1000)
 
     @property
     def follower(self) -> Follower:
@@ -162,13 +168,17 @@ class _Opened:
 
     @property
     def shelf(self) -> Shelf:
-        from p2pqueue.config import load_settings
         from p2pqueue.payload.shelf import Shelf
 
         if self._shelf is None:
-            settings = load_settings(self.home)
-            self._shelf = Shelf(self.home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
+            self._shelf = Shelf(self.home, self.identity.space_key, quota=self.settings.quota, reserve=self.settings.reserve)
         return self._shelf
+
+    @cached_property
+    def settings(self) -> Settings:
+        from p2pqueue.config import load_settings
+
+        return load_settings(self.home)
 
     def close(self) -> None:
         if self._shelf is not None:

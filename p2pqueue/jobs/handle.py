@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -17,6 +17,7 @@ from p2pqueue.jobs.watching import Watch, await_end, wait_for_end
 
 if TYPE_CHECKING:
     from p2pqueue.jobs.access import Access
+    from p2pqueue.replica.writer import Writer
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -190,7 +191,7 @@ class Job(Generic[R_co]):
 
         Gives its handle: another job where this one ended so long ago that other devices may have dropped it.
         """
-        return Job(self._access, self._access.write(lambda writer: ledger.retry(writer, self.id, fresh=fresh)))
+        return Job(self._access, self._access.write(self._retrying(fresh)))
 
     def delete(self) -> None:
         """Deletes the job on every device; a running handler is stopped."""
@@ -210,7 +211,7 @@ class Job(Generic[R_co]):
 
     async def aretry(self, *, fresh: bool = False) -> Job[R_co]:
         """As `retry`, without blocking the loop."""
-        return Job(self._access, await self._access.awrite(lambda writer: ledger.retry(writer, self.id, fresh=fresh)))
+        return Job(self._access, await self._access.awrite(await asyncio.to_thread(self._retrying, fresh)))
 
     async def adelete(self) -> None:
         """As `delete`, without blocking the loop."""
@@ -219,6 +220,10 @@ class Job(Generic[R_co]):
     async def arow(self) -> rows.JobRow:
         """As `row`, without blocking the loop."""
         return await asyncio.to_thread(lambda: self.row)
+
+    def _retrying(self, fresh: bool) -> Callable[[Writer], str]:
+        retention_ms = self._access.retention_ms
+        return lambda writer: ledger.retry(writer, self.id, fresh=fresh, retention_ms=retention_ms)
 
     def _value(self, outcome: Outcome) -> R_co:
         return cast("R_co", outcome.value(self._access))

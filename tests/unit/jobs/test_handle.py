@@ -396,3 +396,15 @@ def test_files_within_a_result_are_files(queue: Queue, job: Job[int], hand: Hand
     result: Any = job.result()
     first, number, second = result["all"]
     assert (first.name, first.bytes(), number, second.name, second.bytes()) == ("a.txt", b"a.txt", 7, "b.txt", b"b.txt")
+
+
+async def test_a_retry_heeds_how_long_the_home_keeps_jobs(queue: Queue, hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("P2PQUEUE_RETENTION", "1d")
+    for retry in (Job.retry, Job.aretry):
+        job = queue.enqueue("double", {"n": 1})
+        hand.fail(hand.take_one())
+        await asyncio.sleep(0.002)
+        again = retry(job)  # it may be gone elsewhere from a day before the end of its retention: now
+        again = again if isinstance(again, Job) else await again
+        assert again.id != job.id
+        again.delete()
