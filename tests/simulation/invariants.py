@@ -102,12 +102,12 @@ def contents(device: Device, dropped: Dropped, *, rows_only: bool = False) -> di
     return found
 
 
-def ended_rows(device: Device) -> set[tuple[str, str]]:
-    """The rows of a device that are deleted or terminal."""
+def going_rows(device: Device) -> set[tuple[str, str]]:
+    """The rows of a device that are neither deleted nor terminal."""
     assert device.replica is not None
     found: set[tuple[str, str]] = set()
     for name, shape in device.replica.shapes.items():
-        query = f'SELECT "{shape.table.key}" FROM "{name}" WHERE NOT ({going_on(shape)})'
+        query = f'SELECT "{shape.table.key}" FROM "{name}" WHERE {going_on(shape)}'
         found.update((name, key) for (key,) in device.replica.connection.execute(query))
     return found
 
@@ -121,14 +121,14 @@ def unchecked_rows(device: Device) -> set[tuple[str, str]]:
 def check_equal(one: Device, two: Device, dropped: Dropped, *, rows_only: bool = False, ended_too: bool = True) -> None:
     """Equal heads and equal loose writes mean equal tables.
 
-    Without `ended_too`, rows that ended on both are let be: digests, which find what a fork hid, leave them out.
+    Without `ended_too`, rows that go on nowhere are let be: digests, which find what a fork hid, leave them out.
     """
     first, second = contents(one, dropped, rows_only=rows_only), contents(two, dropped, rows_only=rows_only)
     unchecked = unchecked_rows(one) | unchecked_rows(two)
     first, second = ({name: each for name, each in found.items() if name[:2] not in unchecked} for found in (first, second))
     if not ended_too and first != second:
-        ended = ended_rows(one) & ended_rows(two)
-        first, second = ({name: each for name, each in found.items() if name[:2] not in ended} for found in (first, second))
+        going = going_rows(one) | going_rows(two)
+        first, second = ({name: each for name, each in found.items() if name[:2] in going} for found in (first, second))
     if first != second:
         names = [name for name in first.keys() | second.keys() if first.get(name) != second.get(name)]
         name = min(names, key=str)

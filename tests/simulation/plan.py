@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tests.simulation.network import Weather
 
-STORM = 12.0  # seconds in which things happen
+STORM = 9.0  # seconds in which things happen
 DEVICES = "ABCDE"
 
 
@@ -72,7 +72,7 @@ def plan(seed: int) -> Plan:
         page=rng.choice((1, 3, 20, 200)),
     )
     skews = tuple(rng.choice((0, 0, rng.randrange(-5000, 5000), rng.choice(JUMPS))) for _ in range(count))
-    works, faults = rng.randrange(40, 110), 0 if calm and rng.random() < 0.3 else rng.randrange(5, 30)
+    works, faults = rng.randrange(30, 90), 0 if calm and rng.random() < 0.3 else rng.randrange(5, 30)
     left_out = "prune" if rng.random() < 0.5 else "retry"
     work = {kind: weight for kind, weight in WORK.items() if kind != left_out}
     topology = rng.choice(("mesh", "mesh", "chain", "star", "ring"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 
@@ -38,7 +40,8 @@ pytestmark = pytest.mark.timeout(0)
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[Outcome]:
-    return [run_seed(seed) for seed in range(SEEDS)]
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return list(pool.map(run_seed, range(SEEDS), chunksize=5))
 
 
 def test_every_seed_holds(outcomes: list[Outcome]) -> None:

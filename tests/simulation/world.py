@@ -22,7 +22,7 @@ from tests.simulation.invariants import (
     check_equal,
     check_monotone,
     covers,
-    ended_rows,
+    going_rows,
     heads_of,
     is_dropped,
     loose_of,
@@ -322,28 +322,30 @@ class World:
         raise Violation("not equal long after the faults stopped:\n" + "\n".join(lines))
 
     def _check_acknowledged(self) -> None:
-        disks = [(device.name, registers(device), ended_rows(device) if self.forkish else set()) for device in self._alive()]
-        born = {register for _, disk, _ in disks for register in disk}
+        disks = [(device.name, registers(device)) for device in self._alive()]
+        born = {register for _, disk in disks for register in disk}
+        # A write that a fork hid is found by digests, which leave out the rows that ended.
+        going = set().union(*(going_rows(device) for device in self._alive())) if self.forkish else {register[:2] for register in born}
         for register, stamps in self.acknowledged.items():
-            if (register[0], register[1], CREATING[register[0]]) not in born:
+            if register[:2] not in going or (register[0], register[1], CREATING[register[0]]) not in born:
                 continue  # a row whose creating write went with a disk is none
             for stamp in stamps:
-                for name, disk, ended in disks:
-                    if covers(disk, register, stamp, CREATING) or is_dropped(self.dropped, register, stamp):
-                        continue
-                    if register[:2] not in ended:
+                for name, disk in disks:
+                    if not covers(disk, register, stamp, CREATING) and not is_dropped(self.dropped, register, stamp):
                         raise Violation(f"{name} lacks an acknowledged write: {register} {stamp}, it has {disk.get(register)}")
 
     def age(self) -> None:
         """Days pass: what ended goes everywhere, nothing that goes on does, and no zombie stays."""
-        for _ in range(2):
-            for device in self._alive():
-                self.prune(device, DAY_MS)
-                device.offset_ms += 2 * DAY_MS
-            for link in self.links:
-                if not any(device.gone for device in link.ends):
-                    link.open()
-            self.schedule.run(self.schedule.now + 4.0)
+        for device in self._alive():
+            self.prune(device, DAY_MS)  # notes the ends that lie in the future by this clock
+            device.offset_ms += 2 * DAY_MS
+        for device in self._alive()[1:]:
+            self.prune(device, DAY_MS)
+        for link in self.links:
+            if not any(device.gone for device in link.ends):
+                link.open()
+        self.schedule.run(self.schedule.now + 4.0)
+        self.prune(self._alive()[0], DAY_MS)
         devices = self._alive()
         for device in devices:
             check_monotone(device, self.dropped, CREATING)
