@@ -147,6 +147,12 @@ def length(file: File) -> int:
 
 
 @queue.task
+def open_file(file: File, note: str) -> int:
+    say(note, "began")
+    return file.size
+
+
+@queue.task
 def make(size: int, copies: int = 1) -> Any:
     made = []
     for number in range(copies):
@@ -221,6 +227,12 @@ async def inline_nap(seconds: float, note: str = "") -> float:
 async def inline_digest(file: File) -> list[Any]:
     content = b"".join([chunk async for chunk in file.achunks()])
     return [file.name, hashlib.sha256(content).hexdigest()]
+
+
+@queue.task(inline=True)
+async def inline_open_file(file: File, note: str) -> int:
+    say(note, "began")
+    return file.size
 
 
 @queue.task(inline=True)

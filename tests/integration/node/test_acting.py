@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from p2pqueue import File, Job, JobCancelled, NoSuchJob, WrongState
+from p2pqueue.workers.claimed import ClaimedJob
+from p2pqueue.workers.inputs import Inputs
+from p2pqueue.workers.protocol import FileGrant
 from tests.integration.node.stage import Stage, said, status, until, words
 
 NAP: dict[str, Any] = {"seconds": 0.02}
@@ -186,15 +189,33 @@ async def test_a_cancel_at_any_moment_ends_the_job_for_good_or_is_refused(stage:
     assert "cancelled" in met
 
 
-async def test_a_cancel_meets_a_job_that_waits_for_its_file(stage: Stage) -> None:
-    """The node still opens the input when the cancel comes: the handler is never called."""
-    path = stage.folder / "large.bin"
-    with path.open("wb") as file:
-        file.truncate(65 * 1024 * 1024)
-    async with stage.run(slots=1) as node:
-        for _ in range(12):
-            job = stage.enqueue("inline_digest", file=File(path))
-            await until(lambda job=job: job.id in node.worker.runs)  # type: ignore[misc]
-            job.cancel()
-            await until(lambda: not node.worker.runs)
-            assert job.status == "cancelled"
+@KINDS
+async def test_a_job_that_is_cancelled_while_its_file_is_found_never_begins(
+    stage: Stage, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    found, go = asyncio.Event(), asyncio.Event()
+    grants = Inputs.grants
+
+    async def slow(self: Inputs, job: ClaimedJob) -> dict[str, FileGrant]:
+        granted = await grants(self, job)
+        found.set()
+        await go.wait()
+        return granted
+
+    note, path = stage.note(), stage.folder / "file.txt"
+    path.write_text("words")
+    async with stage.run() as node:
+        with monkeypatch.context() as patch:
+            patch.setattr(Inputs, "grants", slow)
+            for verb, then in (("pause", "paused"), ("cancel", "cancelled")):
+                found.clear()
+                go.clear()
+                job = stage.enqueue(f"{kind}open_file", file=File(path), note=note)
+                await found.wait()
+                getattr(job, verb)()
+                await until(lambda job=job: node.worker.runs[job.id].stop_why)  # type: ignore[misc]
+                go.set()
+                await until(lambda: node.worker.idle)
+                assert (job.status, said(note)) == (then, [])
+        assert await stage.result(f"{kind}open_file", file=File(path), note=note) == 5
+    assert said(note) == ["began"]

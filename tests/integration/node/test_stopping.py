@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from typing import Any
 
 import pytest
 
-from p2pqueue import File
 from p2pqueue.errors import ConfigError, HomeInUse
 from p2pqueue.node import Node
 from tests.integration.node.stage import APP, QUICK, Stage, said, status, until, words
@@ -72,18 +72,25 @@ async def test_a_stop_at_any_moment_leaves_no_job_behind_that_says_it_runs(stage
         assert job.row.attempt == (1 if job.status == "succeeded" else 0)
 
 
-async def test_a_stop_meets_a_job_whose_file_is_being_opened(stage: Stage) -> None:
-    path = stage.folder / "large.bin"
-    with path.open("wb") as file:
-        file.truncate(65 * 1024 * 1024)
-    for _ in range(3):
-        async with stage.run(grace=0.0) as node:
-            job = await stage.queue.aenqueue("inline_digest", {"file": File(path)})
-            await until(lambda job=job: job.id in node.worker.runs or job.done)  # type: ignore[misc]
-            async with asyncio.timeout(20):
-                await node.stop()
-        assert job.status in ("queued", "succeeded")
-        await job.adelete()
+@pytest.mark.parametrize("task", ["nap", "inline_nap"])
+async def test_a_stop_that_comes_while_a_job_is_claimed_lets_it_go(stage: Stage, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    note, claimed = stage.note(), asyncio.Event()
+    async with stage.run(grace=0.2) as node:
+        write = node.store.write
+
+        async def slow(*args: Any, **named: Any) -> Any:
+            done = await write(*args, **named)
+            if isinstance(done, tuple) and done[0]:  # a transaction that claimed something
+                claimed.set()
+                await asyncio.sleep(0.3)
+            return done
+
+        monkeypatch.setattr(node.store, "write", slow)
+        job = await stage.queue.aenqueue(task, {"seconds": 30, "note": note})
+        await claimed.wait()
+        async with asyncio.timeout(8):
+            await node.stop()
+    assert (job.status, job.row.attempt, said(note)) == ("queued", 0, [])
 
 
 async def test_cancels_are_heeded_while_the_node_stops(stage: Stage) -> None:
