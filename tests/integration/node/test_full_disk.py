@@ -71,11 +71,16 @@ def integrity(home: Home) -> str:
 
 
 async def test_what_was_acknowledged_is_done_when_there_is_room_again(stage: Stage, disk: Path, caplog: pytest.LogCaptureFixture) -> None:
-    note = stage.note()
-    async with stage.run(slots=2) as node:
+    note, large = stage.note(), stage.folder / "large.bin"
+    with large.open("wb") as file:
+        file.truncate(65 << 20)
+    async with stage.run(slots=4) as node:
         before = [stage.enqueue("inline_echo", value=number) for number in range(20)]
         running = stage.enqueue("nap", seconds=1.0, note=note)
-        await until(lambda: said(note))
+        climbing = stage.enqueue("inline_climb", steps=12, pause=0.1, note=stage.note("climb"))
+        cleaving = stage.enqueue("inline_cleave", steps=3, options={"delay": 0.3})
+        waiting = stage.enqueue("length", file=File(large), options={"delay": 1.5})  # to be sealed meanwhile
+        await until(lambda: said(note) and said(stage.note("climb")))
         filler = fill(disk)
         acknowledged, refused = [], 0
         for number in range(100):
@@ -95,6 +100,9 @@ async def test_what_was_acknowledged_is_done_when_there_is_room_again(stage: Sta
             await job.aresult(20)
         assert await running.aresult(20) == 1.0
         assert words(running) == ["succeeded"]
+        assert (await climbing.aresult(20))[-1] == 11
+        assert await cleaving.aresult(20) == [1, 1, 1]
+        assert await waiting.aresult(20) == 65 << 20
         assert await stage.result("echo", value="after") == "after"
         await until(lambda: node.worker.idle)
     assert integrity(stage.home) == "ok"
