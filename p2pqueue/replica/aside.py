@@ -10,9 +10,11 @@ import sqlite3
 from collections.abc import Iterable
 
 from p2pqueue import wire
+from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.replica.counting import counting
 from p2pqueue.replica.merged import Refused
+from p2pqueue.replica.signing import BODY_LIMIT
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, Shape
 from p2pqueue.replica.write import Write
@@ -57,10 +59,32 @@ def drop_outranked(connection: sqlite3.Connection, table: str, keys: Iterable[st
 
 def remove(connection: sqlite3.Connection, shape: Shape | None, table: str, key: str, register: str) -> None:
     """Takes a register's write out of its row and out of `changes`."""
-    connection.execute(DELETE_CHANGE, (table, key, register))
-    if shape is not None and register in shape.kept:
-        with counting(connection, shape, (key,)):
-            connection.execute(shape.clear((register,)), (key,))
+    if shape is None or register not in shape.kept:
+        connection.execute(DELETE_CHANGE, (table, key, register))
+        return
+    with counting(connection, shape, (key,)):
+        connection.execute(DELETE_CHANGE, (table, key, register))
+        connection.execute(shape.clear((register,)), (key,))
+        if register == shape.creating:
+            _show_waiting(connection, shape, key)
+
+
+def _show_waiting(connection: sqlite3.Connection, shape: Shape, key: str) -> None:
+    """Without a creating register nothing waits for a later life: what did stands in the columns again."""
+    query = (
+        "SELECT register, generation, rank, claim, hlc, author, body, signature FROM changes WHERE tbl = ? AND key = ? AND body IS NOT NULL"
+    )
+    for register, *parts, body, signature in connection.execute(query, (shape.name, key)).fetchall():
+        if register not in shape.kept:
+            continue
+        stamp = Stamp(*parts)
+        values = wire.unpack(body, limit=BODY_LIMIT)
+        if signature is None:
+            connection.execute("UPDATE changes SET body = NULL WHERE tbl = ? AND key = ? AND register = ?", (shape.name, key, register))
+        else:
+            values = values[-1]
+        newest = abs(stamp.hlc) >> COUNTER_BITS
+        connection.execute(shape.upsert((register,)), [key, newest, *values, *shape.kept[register](stamp)])
 
 
 def held_aside(connection: sqlite3.Connection) -> list[tuple[Write, str]]:

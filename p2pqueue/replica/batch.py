@@ -141,7 +141,8 @@ class Batch:
         for name, each in registers.items():
             if name in won or name == self.shape.creating or name not in self.shape.kept:
                 continue
-            if bool(each.unread) != (each.stamp.generation >> RETRY_BITS > life):
+            # Of a signed one it isn't seen in `changes` whether its values show: it has its body either way.
+            if name in self.shape.signed or bool(each.unread) != (each.stamp.generation >> RETRY_BITS > life):
                 won[name] = self._standing(key, name, each)
 
     def _standing(self, key: str, register: str, known: Known) -> Known:

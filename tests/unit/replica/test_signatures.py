@@ -204,3 +204,19 @@ def test_the_own_signed_writes_are_verified_from_the_start() -> None:
         assert isinstance(replica, Replica)
         assert replica.is_verified("clips", key, "made")
         assert not replica.is_verified("clips", "no such key", "made")
+
+
+def test_what_waited_for_a_row_that_does_not_hold_shows_in_the_one_that_does(stage: Stage) -> None:
+    stage.author.write(lambda writer: make_clip(writer, "again", key=stage.key, generation=1 << 16))
+    stage.author.write(lambda writer: writer.put("clips", stage.key, "title", {"title": "of the second life"}))
+    sent = {write.register: write for write in everything(stage.author) if write.key == stage.key}
+    stage.receiver.merge([stage.forged()])
+    stage.receiver.merge([sent["title"]])
+    waiting = clip(stage.receiver, stage.key)
+    assert waiting is not None
+    assert waiting["title"] is None
+    stage.receiver.verify_pending()
+    stage.receiver.merge([sent["made"]])
+    row = clip(stage.receiver, stage.key)
+    assert row is not None
+    assert (row["name"], row["title"]) == ("again", "of the second life")
