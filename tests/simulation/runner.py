@@ -27,7 +27,9 @@ class Outcome:
 
 def run_plan(each: Plan) -> Outcome:
     """Runs one plan to its end."""
-    logging.getLogger("p2pqueue").setLevel(logging.ERROR)
+    logger = logging.getLogger("p2pqueue")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     world = World(each)
     outcome = Outcome(each.seed, world.met)
     try:
@@ -37,6 +39,7 @@ def run_plan(each: Plan) -> Outcome:
         outcome.problem = f"at {world.schedule.now:.3f} s: " + "".join(traceback.format_exception(error)[-2:])
         outcome.kind = type(error).__name__ + str(error)[:12]
     finally:
+        logger.setLevel(level)
         for device in world.devices:
             if device.replica is not None:
                 device.replica.close()

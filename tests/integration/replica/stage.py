@@ -11,6 +11,7 @@ from pathlib import Path
 
 from p2pqueue.home import Home
 
+KEY_LENGTH = 36  # characters of a UUID
 ROOT = Path(__file__).parents[3]
 
 
@@ -33,10 +34,10 @@ def first(process: subprocess.Popen[str]) -> str:
 
 
 def kill(process: subprocess.Popen[str]) -> list[str]:
-    """Kills a process, gives the keys that it had acknowledged."""
+    """Kills a process, gives the keys that it had acknowledged; one that `first` read in part is left out."""
     process.kill()
     out, _ = process.communicate(timeout=20)
-    return [line for line in out.split("\n")[:-1] if line]
+    return [line for line in out.split("\n")[:-1] if len(line) == KEY_LENGTH]
 
 
 def check(path: Path, acknowledged: set[str]) -> None:
