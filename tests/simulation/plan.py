@@ -50,7 +50,7 @@ WORK = {
     "requeue": 3, "retry": 4, "hold": 3, "resume": 3, "delete": 4, "input": 3, "burst": 2, "prune": 3, "nothing": 1,
 }  # fmt: skip
 FAULTS = {
-    "cut": 12, "join": 10, "deaf": 4, "crash": 8, "start": 8, "jump": 4, "copy": 5, "restore": 4, "roll back": 2, "clone": 1,
+    "cut": 12, "join": 10, "deaf": 4, "crash": 8, "start": 8, "jump": 4, "copy": 7, "restore": 4, "roll back": 4, "clone": 1,
     "reset": 1, "dead": 1, "heal": 4, "digest": 1,
 }  # fmt: skip
 LOSSES = ("restore", "roll back", "clone", "reset", "dead")

@@ -302,6 +302,46 @@ def test_a_refusal_that_ends_no_round_is_passed_over_by_the_next_done(monkeypatc
     assert stage.head("B", author) > seq
 
 
+# --- heads that fall ---
+
+
+def a_head_falls_in_the_middle_of_a_round() -> Stage:
+    """A's disk is rolled back to 5 and writes 6' and 7'; B, which knows 10, sends what lies above 7; A's head falls to 5."""
+    stage = Stage("AB")
+    stage.write("A", enqueue("of both"))
+    stage.sync("A", "B")
+    copy = stage.replica("A").image()
+    for number in range(5):
+        stage.write("A", enqueue(f"original {number}"))
+    stage.sync("A", "B")
+    stage.put_back("A", copy, seen=False)
+    for number in range(2):
+        stage.write("A", enqueue(f"rolled back {number}"))
+    stage.sync("A", "B")
+    return stage
+
+
+def test_a_head_that_falls_ends_the_round() -> None:
+    stage = a_head_falls_in_the_middle_of_a_round()
+    for name in "AB":
+        for job in ("of both", *(f"original {number}" for number in range(5)), "rolled back 0", "rolled back 1"):
+            assert stage.job(name, job) is not None, (name, job)
+    assert stage.are_equal("A", "B")
+
+
+def test_a_done_from_before_the_fall_would_raise_it_over_what_was_never_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    move, compare = Replica.move_heads, peering._compare
+    monkeypatch.setattr(Replica, "move_heads", lambda self, heads, falls=None: move(self, heads))
+    # The fork is seen by the writes that come, after the round was opened.
+    monkeypatch.setattr(peering, "_compare", lambda *arguments: (*compare(*arguments)[:2], None, 0))
+    monkeypatch.setattr(peering, "_contradicted", lambda *_: None)
+    monkeypatch.setattr(Mending, "compare", lambda *_: [])
+    stage = a_head_falls_in_the_middle_of_a_round()
+    assert stage.job("A", "original 0") is None
+    with pytest.raises(Violation, match="equal heads"):
+        stage.are_equal("A", "B")
+
+
 # --- relays ---
 
 
