@@ -165,9 +165,12 @@ Message = Heads | Writes | Ack | Done | Refused | Again | Rows | Ended | Digest 
 
 
 def write_size(write: Write) -> int:
-    """About how many bytes a write takes in a message."""
+    """About how many bytes a write takes in a message, rather more than less."""
     size = 64 + len(write.key) + len(write.body or b"") + len(write.signature or b"")
     if write.body is None:
         for value in write.values:
-            size += len(value) * (3 if isinstance(value, str) else 1) + 3 if isinstance(value, (str, bytes)) else 9
+            if isinstance(value, str):
+                size += 5 + len(value) * (1 if value.isascii() else 4)
+            else:
+                size += 5 + len(value) if isinstance(value, bytes) else 9
     return size
