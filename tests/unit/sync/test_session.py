@@ -52,15 +52,16 @@ PEER = b"peersess"
 Of = TypeVar("Of")
 
 
-def some(effects: Iterable[Effect], kind: type[Of]) -> list[Of]:
+def some(effects: Iterable[Effect], kind: Any) -> list[Any]:
     """The requests of a kind, or the messages of one that are sent."""
     found = [effect.message if isinstance(effect, Send) else effect for effect in effects]
     return [each for each in found if isinstance(each, kind)]
 
 
 def only(effects: Iterable[Effect], kind: type[Of]) -> Of:
-    (found,) = some(effects, kind)
-    return found
+    found: list[Of] = some(effects, kind)
+    assert len(found) == 1, found
+    return found[0]
 
 
 def write(seq: int, author: bytes = OURS, size: int = 1) -> Write:
@@ -84,7 +85,8 @@ class Side:
 
     @property
     def round(self) -> RoundId:
-        return some(self.log, Heads)[-1].round
+        heads: list[Heads] = some(self.log, Heads)
+        return heads[-1].round
 
     def feed(self, effects: list[Effect]) -> list[Effect]:
         """Answers what needs no thought, and gives everything that was wanted."""
