@@ -10,14 +10,14 @@ from p2pqueue.workers.command import Command, fill, placeholders
 from p2pqueue.workers.commandfile import CommandTask, read_commands
 from p2pqueue.workers.protocol import TaskDescription
 
-FOLDER = PurePosixPath("/work")
+FOLDER = PurePosixPath("/folder")
 
 
 @pytest.mark.parametrize(
     ("argv", "expected", "reason"),
     [
-        (["ffmpeg", "-i", "{input}", "{output}"], ["ffmpeg", "-i", "/in/a.mov", "/work/o.mp4"], "one input, one output"),
-        (["x", "{1}", "{2}", "{out}", "{out2}"], ["x", "/in/a.mov", "/in/b.srt", "/work/o.mp4", "/work/o.jpg"], "by their numbers"),
+        (["ffmpeg", "-i", "{input}", "{output}"], ["ffmpeg", "-i", "/in/a.mov", "/folder/o.mp4"], "one input, one output"),
+        (["x", "{1}", "{2}", "{out}", "{out2}"], ["x", "/in/a.mov", "/in/b.srt", "/folder/o.mp4", "/folder/o.jpg"], "by their numbers"),
         (["x", "{video}", "{subtitles}"], ["x", "/in/a.mov", "/in/b.srt"], "by their names"),
         (["x", "scale=-2:{height}"], ["x", "scale=-2:720"], "an argument within a word"),
         (["x", "{flag}", "{nothing}"], ["x", "true", ""], "values that are no text"),
