@@ -137,13 +137,10 @@ class Peering:
     def _verify(self) -> Sequence[Refused]:
         """Checks what was left for later in short transactions, before the one that moves heads checks the rest."""
         refused: list[Refused] = []
-        waiting = self.replica.unverified()
-        while waiting:
-            refused += [each for each in self.replica.verify_pending(_VERIFY_BATCH) if each.lasting]
-            left = self.replica.unverified()
-            if left >= waiting:  # what is left waits for the keys of its authors
-                break
-            waiting = left
+        place: tuple[bytes, int] | None = (b"", 0) if self.replica.unverified() else None
+        while place is not None:
+            answers, place = self.replica.verify_page(place, _VERIFY_BATCH)
+            refused += [each for each in answers if each.lasting]
         return refused
 
     def _observe(self, request: Observe) -> Observed:

@@ -25,7 +25,7 @@ from p2pqueue.replica.statements import shapes_of
 from p2pqueue.replica.system import SYSTEM_TABLES
 from p2pqueue.replica.tables import Table
 from p2pqueue.replica.upgrade import apply_known
-from p2pqueue.replica.verification import is_verified, pending, verify_pending
+from p2pqueue.replica.verification import is_verified, pending, verify_page, verify_pending
 from p2pqueue.replica.write import Head, Write
 from p2pqueue.replica.writer import SELECT_OWN, Writer
 
@@ -170,6 +170,11 @@ class Replica(Database):
             return ()
         with self._transaction() as writer:
             return verify_pending(writer, limit)
+
+    def verify_page(self, after: tuple[bytes, int], limit: int) -> tuple[tuple[Refused, ...], tuple[bytes, int] | None]:
+        """Checks a page of them, behind an author and a number; gives those that don't hold, and where the next page begins."""
+        with self._transaction() as writer:
+            return verify_page(writer, after, limit)
 
     def is_verified(self, table: str, key: str, register: str) -> bool:
         """Says whether a register's write is here and its signature was checked (or it needs none)."""

@@ -7,7 +7,8 @@ A write that replaces another is checked before it merges. The first write of a 
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue.replica.aside import remove, set_aside
 from p2pqueue.replica.merged import Refused
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from p2pqueue.replica.writer import Writer
 
 _SELECT = "SELECT body, signature, verified FROM changes WHERE tbl = ? AND key = ? AND register = ?"
+_PENDING = "SELECT tbl, key, register, body, signature, author, seq FROM changes INDEXED BY changes_unverified WHERE verified = 0 "
 # Rows of the system first: they bring the keys with which the others are checked.
-_PENDING = (
-    "SELECT tbl, key, register FROM changes INDEXED BY changes_unverified WHERE verified = 0 "
-    "ORDER BY tbl <> 'devices', tbl <> 'authors', author, seq LIMIT ?"
-)
+_ALL = _PENDING + "ORDER BY tbl <> 'devices', tbl <> 'authors', author, seq LIMIT ?"
+_PAGE = _PENDING + "AND (author, seq) > (?, ?) ORDER BY author, seq LIMIT ?"
+_CHECKED = "UPDATE changes SET verified = 1 WHERE tbl = ? AND key = ? AND register = ?"
+Place = tuple[bytes, int]  # an author and a number
 
 
 def is_verified(connection: sqlite3.Connection, table: str, key: str, register: str) -> bool:
@@ -41,23 +43,39 @@ def verify_one(writer: Writer, table: str, key: str, register: str) -> Refused |
     row = writer.connection.execute(_SELECT, (table, key, register)).fetchone()
     if row is None or row[2]:
         return None
-    write = write_from_body(row[0], row[1])
-    problem = writer.keyring.problem(writer.connection, write)
-    if problem is None:
-        writer.connection.execute("UPDATE changes SET verified = 1 WHERE tbl = ? AND key = ? AND register = ?", (table, key, register))
-        return None
-    if problem == UNKNOWN_AUTHOR:
-        return _refused(write, problem)
-    remove(writer.connection, writer.shapes.get(table), table, key, register)
-    writer.note(table, (key,))
-    return set_aside(writer.connection, write, problem, held=False, now=writer.now)
+    refused = _check(writer, [(table, key, register, row[0], row[1])])
+    return refused[0] if refused else None
 
 
 def verify_pending(writer: Writer, limit: int) -> tuple[Refused, ...]:
     """Checks up to `limit` writes that were left unchecked; gives those that don't hold."""
-    pending = writer.connection.execute(_PENDING, (limit,)).fetchall()
-    answers = [verify_one(writer, *each) for each in pending]
-    return tuple(answer for answer in answers if answer is not None)
+    return tuple(_check(writer, writer.connection.execute(_ALL, (limit,)).fetchall()))
+
+
+def verify_page(writer: Writer, after: Place, limit: int) -> tuple[tuple[Refused, ...], Place | None]:
+    """The same for those behind a place, in the order of authors and numbers; and where the next page begins, None at the end."""
+    rows = writer.connection.execute(_PAGE, (*after, limit)).fetchall()
+    return tuple(_check(writer, rows)), (rows[-1][5], rows[-1][6]) if len(rows) == limit else None
+
+
+def _check(writer: Writer, rows: Sequence[Sequence[Any]]) -> list[Refused]:
+    refused: list[Refused] = []
+    sound: list[Sequence[Any]] = []
+    for table, key, register, body, signature, *_ in rows:
+        write = write_from_body(body, signature)
+        problem = writer.keyring.problem(writer.connection, write)
+        if problem is None:
+            sound.append((table, key, register))
+            if table in ("authors", "devices"):  # others are checked by what it says
+                writer.connection.execute(_CHECKED, sound.pop())
+        elif problem == UNKNOWN_AUTHOR:
+            refused.append(_refused(write, problem))
+        else:
+            remove(writer.connection, writer.shapes.get(table), table, key, register)
+            writer.note(table, (key,))
+            refused.append(set_aside(writer.connection, write, problem, held=False, now=writer.now))
+    writer.connection.executemany(_CHECKED, sound)
+    return refused
 
 
 def pending(connection: sqlite3.Connection) -> int:
