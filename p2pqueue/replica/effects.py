@@ -162,6 +162,7 @@ class ReadEnded:
     number: int
     round: RoundId
     rows: tuple[RowId, ...]
+    unasked: bool = False
 
 
 @dataclass(frozen=True)

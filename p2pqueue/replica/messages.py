@@ -122,10 +122,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Ended:
-    """Of the rows asked after, those whose creating write is counted here and which are no longer here."""
+    """Of the rows asked after, those whose creating write is counted here and which are no longer here.
+
+    `unasked`: nobody asked, the sender has just learned it from another peer.
+    """
 
     round: RoundId
     rows: tuple[RowId, ...]
+    unasked: bool = False
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Offering:
         self._reading = 0  # number of the read under way, 0 for none
         self._look = False  # there may be something unsent
         self._look_at: float | None = None  # the same, from then on
-        self._asked: deque[tuple[RowId, ...]] = deque()
+        self._asked: deque[tuple[tuple[RowId, ...], bool]] = deque()
 
     # --- what the peer says ---
 
@@ -76,7 +76,13 @@ class Offering:
     def asked(self, round_id: RoundId, rows: tuple[RowId, ...]) -> None:
         """The peer asks which of its rows ended; answered behind the next `done`."""
         if round_id == self.round and len(self._asked) < MAX_ASKED:
-            self._asked.append(rows)
+            self._asked.append((rows, False))
+            self._look = True
+
+    def dropped(self, rows: tuple[RowId, ...]) -> None:
+        """These rows were dropped here, since they ended elsewhere: the peer may have them as well."""
+        if self.round is not None and self._relays and len(self._asked) < MAX_ASKED:
+            self._asked.append((rows, True))
             self._look = True
 
     def end(self, round_id: RoundId) -> bool:
@@ -114,7 +120,7 @@ class Offering:
             limits = room * self._max_writes, room * MAX_BYTES
             effects.append(ReadUnsent(self._reading, dict(self._counted), held, not self._relays, *limits))
         if self._finished and not self._outbox:
-            effects += [ReadEnded(self._number(), self.round, rows) for rows in self._asked]
+            effects += [ReadEnded(self._number(), self.round, *asked) for asked in self._asked]
             self._asked.clear()
         return effects
 
@@ -140,7 +146,9 @@ class Offering:
 
     def ended(self, request: ReadEnded, rows: tuple[RowId, ...]) -> list[Effect]:
         """The rows that were asked after have been looked up."""
-        return [Send(Ended(request.round, rows if self._relays else ()))] if request.round == self.round else []
+        if request.round != self.round or (request.unasked and not rows):
+            return []
+        return [Send(Ended(request.round, rows if self._relays else (), request.unasked))]
 
     # --- inside ---
 

@@ -120,6 +120,8 @@ class Peering:
             self.replica.fork("a peer holds another write under a number that was given here", author=author)
         merged: Merged = self.replica.merge(writes, repair=request.repair)
         refusals += map(_refusal, merged.refused)
+        if request.repair:  # no `done` follows that would have them checked
+            refusals += map(_refusal, self._verify())
         return Taken(tuple(refusals), tuple(map(_refusal, merged.set_aside)), merged.forked or author is not None)
 
     def _move_heads(self, request: MoveHeads) -> tuple[Refusal, ...] | None:

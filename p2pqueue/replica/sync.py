@@ -120,6 +120,11 @@ class Session:
         self._taking.changed(now)
         return self.tick(now)
 
+    def dropped(self, rows: tuple[RowId, ...], now: float) -> list[Effect]:
+        """Another session had these rows dropped, since they ended elsewhere; this peer is told as well."""
+        self._offering.dropped(rows)
+        return self.tick(now)
+
     def tick(self, now: float) -> list[Effect]:
         """Does what is due."""
         return [*self._taking.advance(now), *self._offering.advance(now), *self._mending.advance(now)]

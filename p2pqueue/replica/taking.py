@@ -132,8 +132,9 @@ class Taking:
         """The peer names rows that ended: they go once the `done` before them has counted."""
         if message.round != self.round or self._refused or self._opening:
             return
-        self._rows_after, self._rows_asked = self._rows_next, False
-        self._rows_at = now if self._rows_after else now + ROWS_EVERY
+        if not message.unasked:
+            self._rows_after, self._rows_asked = self._rows_next, False
+            self._rows_at = now if self._rows_after else now + ROWS_EVERY
         self._ended = [*self._ended[-MAX_DONES:], message]
 
     # --- what was done ---

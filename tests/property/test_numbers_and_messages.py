@@ -66,7 +66,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Refused, ROUNDS, REFUSALS),
     st.builds(Again, ROUNDS),
     st.builds(Rows, ROUNDS, ROWS),
-    st.builds(Ended, ROUNDS, ROWS),
+    st.builds(Ended, ROUNDS, ROWS, st.booleans()),
     st.builds(Digest, HEADS, SESSIONS, st.dictionaries(TEXTS, st.just(b"x" * BUCKETS * HASH_BYTES), max_size=2)),
     st.builds(Mend, BUCKET, SOME_WRITES, st.booleans(), st.none() | TEXTS),
     st.builds(More, BUCKET, st.none() | TEXTS),

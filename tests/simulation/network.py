@@ -11,6 +11,7 @@ from p2pqueue.errors import MalformedMessage
 from p2pqueue.replica.codec import decode, encode
 from p2pqueue.replica.effects import DropEnded, Effect, Merge, MoveHeads, Observe, Recheck, Report, Request, Send
 from p2pqueue.replica.frames import Frames
+from p2pqueue.replica.messages import RowId
 from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.sync import Session
 from tests.simulation.device import Device
@@ -18,7 +19,7 @@ from tests.simulation.device import Device
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_WRITING = (Merge, MoveHeads, Observe, Recheck, DropEnded)
+_WRITING = (Merge, MoveHeads, Observe, Recheck)
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,10 @@ class Endpoint:
         if not self.over:
             self._do(self.session.committed(self.world.schedule.now, local=local))
 
+    def dropped(self, rows: tuple[RowId, ...]) -> None:
+        if not self.over:
+            self._do(self.session.dropped(rows, self.world.schedule.now))
+
     def _do(self, effects: list[Effect]) -> None:
         queue = list(effects)
         while queue and not self.over:
@@ -183,10 +188,11 @@ class Endpoint:
         answer = self.world.watch(self.device, request, lambda: self.peering.answer(request))
         if self._crashes(before=False):
             return []
-        if isinstance(request, _WRITING):
-            for endpoint in list(self.device.endpoints):
-                if endpoint is not self:
-                    endpoint.committed(local=False)
+        for endpoint in [other for other in self.device.endpoints if other is not self]:
+            if isinstance(request, DropEnded):
+                endpoint.dropped(request.rows)
+            elif isinstance(request, _WRITING):
+                endpoint.committed(local=False)
         return [] if self.over else self.session.answered(request, answer, self.world.schedule.now)
 
     def _crashes(self, *, before: bool) -> bool:

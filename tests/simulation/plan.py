@@ -73,10 +73,10 @@ def plan(seed: int) -> Plan:
     )
     skews = tuple(rng.choice((0, 0, rng.randrange(-5000, 5000), rng.choice(JUMPS))) for _ in range(count))
     works, faults = rng.randrange(30, 90), 0 if calm and rng.random() < 0.3 else rng.randrange(5, 30)
-    left_out = "prune" if rng.random() < 0.5 else "retry"
-    work = {kind: weight for kind, weight in WORK.items() if kind != left_out}
     topology = rng.choice(("mesh", "mesh", "chain", "star", "ring"))
     workers = tuple(index for index in range(1, count) if rng.random() < 0.2) if topology == "mesh" else ()
+    left_out = "prune" if workers or rng.random() < 0.5 else "retry"
+    work = {kind: weight for kind, weight in WORK.items() if kind != left_out}
     # What a lost author left half sent, and one that may not relay got whole, is never counted by the others.
     kinds = {kind: weight for kind, weight in FAULTS.items() if not workers or kind not in LOSSES}
     events = [_event(rng, work, count) for _ in range(works)] + [_event(rng, kinds, count) for _ in range(faults)]

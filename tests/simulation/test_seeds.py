@@ -31,7 +31,6 @@ EVERYTHING = (
     "an old copy was restored",
     "equal heads",
     "messages changed places",
-    "reported: digest",
     "reported: fork",
 )
 

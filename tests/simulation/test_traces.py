@@ -413,6 +413,24 @@ def test_a_laptop_that_was_away_longer_than_retention_runs_nothing_again() -> No
     assert stage.are_equal("A", "L")
 
 
+def test_two_laptops_that_were_away_together_both_learn_what_ended() -> None:
+    stage = Stage("ALM")
+    stage.write("A", lambda writer: enqueue(writer.new_id())(writer))
+    for pair in ("AL", "LM"):
+        stage.sync(*pair)
+    (key,) = (key for (key,) in stage.replica("A").connection.execute("SELECT id FROM jobs"))
+    stage.write("A", end(key))
+    for device in stage.world.devices:
+        device.offset_ms += 9 * DAY_MS
+    stage.write("A", lambda writer: prune(writer, "jobs", 7 * DAY_MS, writer.now))
+    stage.link("L", "M")
+    stage.run()
+    assert live_jobs(stage, "M") == 1
+    stage.link("A", "L")
+    stage.run()
+    assert (live_jobs(stage, "L"), live_jobs(stage, "M")) == (0, 0)
+
+
 def test_if_it_did_not_ask_it_would_run_everything_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taking.Taking, "read_rows", lambda self, request, page, now: [])
     assert live_jobs(a_laptop_is_away_longer_than_retention(), "L") == 1

@@ -112,7 +112,7 @@ class World:
         before = registers(device)
         for table in TABLES:
             if not device.is_up:
-                return  # it crashed while it told its peers
+                break  # it crashed while it told its peers
             device.write(lambda writer, table=table: prune(writer, table.name, retention_ms, writer.now))  # type: ignore[misc]
         self._note_dropped(device, before)
 

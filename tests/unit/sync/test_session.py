@@ -232,6 +232,16 @@ def test_a_device_that_may_not_relay_calls_no_row_ended() -> None:
     assert only(side.answer(only(effects, ReadEnded), (RowId("jobs", "k", THEIRS, 3),)), Ended).rows == ()
 
 
+def test_what_was_dropped_by_another_session_is_told_unasked() -> None:
+    side = Side()
+    side.answer(only(side.serve(), ReadUnsent), page([write(2)]))
+    row = RowId("jobs", "k", THEIRS, 3)
+    effects = side.feed(side.session.dropped((row,), side.now))
+    effects = side.answer(only(effects, ReadUnsent), page([]))
+    effects = side.answer(only(effects, ReadEnded), (row,))
+    assert only(effects, Ended) == Ended(RoundId(PEER, 1), (row,), unasked=True)
+
+
 # --- receiving ---
 
 
