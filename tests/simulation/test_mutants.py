@@ -17,6 +17,8 @@ from p2pqueue.replica.offering import Offering
 from p2pqueue.replica.spans import Spans
 from tests.simulation.runner import run_seed
 
+pytestmark = pytest.mark.timeout(300)  # a mutant may run many seeds before one of them bites
+
 
 class Everything(Spans):
     """Claims to hold every number."""
