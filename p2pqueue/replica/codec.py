@@ -17,6 +17,7 @@ from p2pqueue.replica.messages import (
     BUCKETS,
     HASH_BYTES,
     MAX_AUTHORS,
+    MAX_MARKS,
     MAX_ROWS,
     MAX_RUNS,
     MAX_TABLES,
@@ -77,13 +78,13 @@ def decode(data: bytes | memoryview) -> Message | None:
 
 
 def _encode_heads(message: Heads) -> Fields:
-    return {"r": message.round, "y": message.serving, "h": _pack_heads(message.heads), "n": _pack_held(message)}
+    return {"r": message.round, "y": message.serving, "h": _pack_heads(message.heads), "n": _pack_held(message), "m": message.marks}
 
 
 def _decode_heads(fields: Fields) -> Heads:
     heads = _heads(fields["h"])
     serving = None if fields.get("y") is None else _round(fields["y"])
-    return Heads(_round(fields["r"]), serving, heads, _held(fields.get("n", []), heads))
+    return Heads(_round(fields["r"]), serving, heads, _held(fields.get("n", []), heads), _marks(fields.get("m", {})))
 
 
 def _encode_writes(message: Writes) -> Fields:
@@ -159,6 +160,12 @@ def _pack_held(message: Heads) -> list[Any]:
         above = message.heads[author].seq if author in message.heads else 0
         packed.append([author, run_lengths(spans, above, limit=max(1, MAX_RUNS // max(1, len(message.held))))])
     return packed
+
+
+def _marks(raw: Any) -> dict[bytes, dict[int, int]]:
+    if not isinstance(raw, dict) or len(raw) > MAX_MARKS or sum(map(len, raw.values())) > MAX_MARKS:
+        raise ValueError("not a map of marks")
+    return {_bytes(author, 16): {_number(seq): _number(mark) for seq, mark in marks.items()} for author, marks in raw.items()}
 
 
 def _round(raw: Any) -> RoundId:

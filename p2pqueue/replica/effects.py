@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from p2pqueue.replica.messages import Bucket, Message, Refusal, RoundId, RowId
+from p2pqueue.replica.messages import Bucket, Marks, Message, Refusal, RoundId, RowId
 from p2pqueue.replica.spans import Span, Spans
 from p2pqueue.replica.write import Head, Write
 
@@ -45,6 +45,7 @@ class State:
     heads: Mapping[bytes, Head]
     held: Mapping[bytes, Spans]
     falls: int
+    marks: Marks = field(default_factory=dict)  # of what is held under the peer's authors
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ class Observe:
     number: int
     heads: Mapping[bytes, Head]
     held: Mapping[bytes, Spans]
+    marks: Marks
     record: bool
 
 

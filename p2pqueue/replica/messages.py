@@ -20,6 +20,7 @@ MAX_WRITE_BYTES = 160 * 1024  # bytes of one write
 MAX_RUNS = 4_000  # runs of held numbers told for one author; the rest is sent again, which does no harm
 MAX_AUTHORS = 4_096  # authors named in one message
 MAX_ROWS = 500  # rows named in one message
+MAX_MARKS = 500  # marks of held writes in one message
 MAX_TABLES = 64  # tables in one digest
 BUCKETS = 128  # buckets of the digest of a table
 HASH_BYTES = 8  # bytes of the digest of one bucket
@@ -56,17 +57,23 @@ class Refusal(NamedTuple):
     reason: str
 
 
+Marks = Mapping[bytes, Mapping[int, int]]  # by author and number: the mark of a write
+
+
 @dataclass(frozen=True)
 class Heads:
     """Opens a round, or (with the number of the round that is open) tells how far its sender has come.
 
-    `serving` is the round of the other side that the sender serves; None asks for that side's heads.
+    `serving` is the round of the other side that the sender serves; None asks for that side's heads. `marks` are
+    of the writes held under the receiver's own authors, by number: heads have tags, held numbers need something
+    of the kind for a forked author to see that they aren't its own.
     """
 
     round: RoundId
     serving: RoundId | None
     heads: Mapping[bytes, Head]
     held: Mapping[bytes, Spans] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

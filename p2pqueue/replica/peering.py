@@ -13,6 +13,7 @@ from typing import Literal
 
 from p2pqueue.replica import reading
 from p2pqueue.replica.comparing import bucket_writes, digests, greater_writes
+from p2pqueue.replica.digest import mark_of
 from p2pqueue.replica.effects import (
     Answer,
     BucketPage,
@@ -36,10 +37,11 @@ from p2pqueue.replica.effects import (
     State,
     Taken,
 )
-from p2pqueue.replica.messages import MAX_WRITES, Refusal, RowId, write_size
+from p2pqueue.replica.messages import MAX_MARKS, MAX_WRITES, Refusal, RowId, write_size
 from p2pqueue.replica.recheck import recheck
 from p2pqueue.replica.replica import Merged, Refused, Replica
 from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Head, Write
 
 _VERIFY_BATCH = 250  # signatures checked in one transaction: 10 ms
@@ -59,7 +61,7 @@ class Peering:
         replica = self.replica
         match request:
             case ReadState():
-                return replica.read(_state)
+                return replica.read(self._state)
             case ReadUnsent():
                 return replica.read(lambda connection: self._page(connection, request))
             case Merge():
@@ -85,6 +87,13 @@ class Peering:
                 return replica.read(lambda connection: self._bucket(connection, request))
             case ReadGreater():
                 return tuple(replica.read(lambda connection: greater_writes(connection, replica.shapes, request.writes))[:MAX_WRITES])
+
+    def _state(self, connection: sqlite3.Connection) -> State:
+        (author,) = connection.execute("SELECT author FROM incarnation").fetchone()
+        held = reading.held(connection)
+        theirs = held.keys() & _authors_of(connection, self.peer) if held else ()
+        marks = {each: _marks(connection, each, held[each]) for each in theirs}
+        return State(author, reading.heads(connection), held, _falls(connection), marks)
 
     def _page(self, connection: sqlite3.Connection, request: ReadUnsent) -> Page:
         shapes, heads = self.replica.shapes, reading.heads(connection)
@@ -163,9 +172,19 @@ class Peering:
         return BucketPage(tuple(writes), resume)
 
 
-def _state(connection: sqlite3.Connection) -> State:
-    (author,) = connection.execute("SELECT author FROM incarnation").fetchone()
-    return State(author, reading.heads(connection), reading.held(connection), _falls(connection))
+def _marks(connection: sqlite3.Connection, author: bytes, held: Spans) -> dict[int, int]:
+    """The marks of the highest held writes of an author."""
+    query = (
+        "SELECT seq, tbl, key, register, generation, rank, claim, hlc, author FROM changes "
+        "WHERE author = ? AND seq BETWEEN ? AND ? AND verified = 1 ORDER BY seq DESC LIMIT ?"
+    )
+    marks: dict[int, int] = {}
+    for first, last in reversed(list(held)):
+        rows = connection.execute(query, (author, first, last, MAX_MARKS - len(marks)))
+        marks.update((seq, mark_of(table, key, register, Stamp(*stamp))) for seq, table, key, register, *stamp in rows)
+        if len(marks) == MAX_MARKS:
+            break
+    return marks
 
 
 def _falls(connection: sqlite3.Connection) -> int:
@@ -181,6 +200,11 @@ def _compare(connection: sqlite3.Connection, request: Observe, peer: str) -> tup
         return heads, author, "a peer knows a number of this author that was never given here", 0
     if known.seq and connection.execute("SELECT tag FROM commits WHERE seq = ?", (known.seq,)).fetchone() != (known.tag,):
         return heads, author, "a peer knows another commit under a number that was given here", 0
+    marks = request.marks.get(author)
+    if marks:
+        ours = _marks(connection, author, Spans((seq, seq) for seq in marks))
+        if any(marks[seq] != mark for seq, mark in ours.items()):
+            return heads, author, "a peer holds another write under a number that was given here", 0
     row = connection.execute("SELECT seq FROM acks WHERE peer = ? AND author = ?", (peer, author)).fetchone()
     return heads, author, None, 0 if row is None else row[0]
 

@@ -174,7 +174,7 @@ class Session:
         elif message.serving is None and self._taking.round is not None and self._taking.is_old(now):
             effects += self._taking.open(now)  # our heads were lost
         # Looked at before it is served: once our writes have raised the peer's head, no trace of a fork is left there.
-        request = Observe(self._number(), message.heads, message.held, now >= self._record_at)
+        request = Observe(self._number(), message.heads, message.held, message.marks, now >= self._record_at)
         self._unserved[request.number] = message
         if request.record:
             self._record_at = now + RECORD_EVERY

@@ -97,7 +97,7 @@ class Taking:
             return []
         self._told = state
         relative = {author: state.heads[author] for author in held if author in state.heads}
-        return [Send(Heads(self.round, serving, heads | relative, held))]
+        return [Send(Heads(self.round, serving, heads | relative, held, state.marks))]
 
     def changed(self, now: float) -> None:
         """Heads or held numbers may have changed: tell the peer soon."""
@@ -213,7 +213,7 @@ class Taking:
         self._dones, self._ended = [], []
         if self._rows_asked:
             self._rows_at = self._opened_at  # what was asked in the round before is forgotten
-        return [Send(Heads(self.round, serving, state.heads, state.held))]
+        return [Send(Heads(self.round, serving, state.heads, state.held, state.marks))]
 
     def _tell(self, now: float) -> list[Effect]:
         self._tell_at = None

@@ -70,7 +70,13 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Digest, HEADS, SESSIONS, st.dictionaries(TEXTS, st.just(b"x" * BUCKETS * HASH_BYTES), max_size=2)),
     st.builds(Mend, BUCKET, SOME_WRITES, st.booleans(), st.none() | TEXTS),
     st.builds(More, BUCKET, st.none() | TEXTS),
-    st.builds(Heads, ROUNDS, st.none() | ROUNDS, HEADS),
+    st.builds(
+        Heads,
+        ROUNDS,
+        st.none() | ROUNDS,
+        HEADS,
+        marks=st.dictionaries(AUTHORS, st.dictionaries(NUMBERS, st.integers(0, 1 << 32)), max_size=2),
+    ),
 )
 
 

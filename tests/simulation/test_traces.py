@@ -143,6 +143,38 @@ def test_a_fork_is_seen_before_the_first_done_can_hide_it(monkeypatch: pytest.Mo
         stage.are_equal("A", "B")
 
 
+def an_old_copy_meets_a_peer_that_holds_its_numbers() -> Stage:
+    """B holds A's next number without counting it; A's disk is rolled back and gives that number to something else."""
+    stage = Stage("AB")
+    stage.write("A", enqueue("k", "before"))
+    stage.sync("A", "B")
+    copy = stage.replica("A").image()
+    stage.losing(lambda sender, receiver, message: isinstance(message, Done))
+    stage.write("A", tune("k", "after the backup"))
+    stage.sync("A", "B")
+    stage.losing_nothing()
+    stage.put_back("A", copy, seen=False)
+    stage.write("A", lambda writer: writer.put("jobs", "k", "hold", {"held": 1}))
+    stage.sync("A", "B")
+    return stage
+
+
+def test_a_held_number_of_another_timeline_is_seen_by_its_mark() -> None:
+    stage = an_old_copy_meets_a_peer_that_holds_its_numbers()
+    for name in "AB":
+        row = stage.job(name, "k")
+        assert row is not None
+        assert (row["title"], row["held"]) == ("after the backup", 1)
+    assert stage.are_equal("A", "B")
+
+
+def test_without_marks_of_held_numbers_both_sides_silently_lose_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peering, "_marks", lambda *_: {})
+    stage = an_old_copy_meets_a_peer_that_holds_its_numbers()
+    with pytest.raises(Violation, match="equal heads"):
+        stage.are_equal("A", "B")
+
+
 def a_title_is_restored(*, behind_ms: int) -> Stage:
     """A writes a title, B edits it after seeing it; A's disk is an old copy that has the title and nothing acknowledged."""
     stage = Stage("ABC")
