@@ -129,9 +129,14 @@ class Peering:
             self.replica.fork("a peer holds another write under a number that was given here", author=author)
         merged: Merged = self.replica.merge(writes, repair=request.repair)
         refusals += map(_refusal, merged.refused)
-        if request.repair:  # no `done` follows that would have them checked
+        closes = any(write.register == "closed" for write in writes)
+        if request.repair or closes:  # no `done` follows a repair that would have it checked
             refusals += map(_refusal, self._verify())
-        return Taken(tuple(refusals), tuple(map(_refusal, merged.set_aside)), merged.forked or author is not None)
+        closed = self.replica.read(_closed_author) if closes else None
+        if closed is not None:
+            self.replica.fork("another database of this device has closed this author", author=closed)
+        forked = merged.forked or author is not None or closed is not None
+        return Taken(tuple(refusals), tuple(map(_refusal, merged.set_aside)), forked)
 
     def _move_heads(self, request: MoveHeads) -> tuple[Refusal, ...] | None:
         heads = request.heads
@@ -207,6 +212,16 @@ def _compare(connection: sqlite3.Connection, request: Observe, peer: str) -> tup
             return heads, author, "a peer holds another write under a number that was given here", 0
     row = connection.execute("SELECT seq FROM acks WHERE peer = ? AND author = ?", (peer, author)).fetchone()
     return heads, author, None, 0 if row is None else row[0]
+
+
+def _closed_author(connection: sqlite3.Connection) -> bytes | None:
+    """Our author, if a row closes it: a clone was quicker to see that two databases write under it."""
+    query = (
+        "SELECT incarnation.author FROM incarnation JOIN changes ON tbl = 'authors' AND key = lower(hex(incarnation.author)) "
+        "AND register = 'closed' AND verified = 1"
+    )
+    row = connection.execute(query).fetchone()
+    return None if row is None else bytes(row[0])
 
 
 def _contradicted(connection: sqlite3.Connection, writes: Sequence[Write]) -> bytes | None:

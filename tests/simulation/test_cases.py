@@ -64,6 +64,8 @@ def test_a_clone_is_seen_and_neither_copy_loses_anything() -> None:
     stage.run(60.0)
     assert any(report.kind == "fork" for _, report in stage.world.reports)
     assert stage.replica("A").author != stage.replica("A'").author
+    closed = {bytes.fromhex(key) for (key,) in stage.replica("B").connection.execute("SELECT key FROM changes WHERE register = 'closed'")}
+    assert not closed & {stage.replica(name).author for name in ("A", "A'", "B")}
     stage.write("A", enqueue("afterwards, of A"))
     stage.write("A'", enqueue("afterwards, of A'"))
     stage.run(60.0)
