@@ -38,7 +38,7 @@ class Offering:
         self._number = number
         self._relays = relays
         self._max_writes = max_writes
-        self._over: RoundId | None = None  # the last round that ended before its time
+        self._begun: dict[bytes, int] = {}  # by the peer's session: its last round that was begun
         self._counted: dict[bytes, int] = {}  # by the peer, of each author
         self._held: dict[bytes, Spans] = {}  # by the peer, or sent to it in this round
         self._falls: int | None = None
@@ -48,6 +48,7 @@ class Offering:
         self._told: dict[bytes, Head] = {}  # by the last `done`
         self._done: dict[bytes, Head] | None = None  # to be told once the outbox is empty
         self._finished = False  # the last read found nothing unsent
+        self._blocked = False  # it found only what may not be relayed
         self._reading = 0  # number of the read under way, 0 for none
         self._look = False  # there may be something unsent
         self._look_at: float | None = None  # the same, from then on
@@ -59,7 +60,8 @@ class Offering:
         """The peer opens a round, or tells how far it has come in the one that is open."""
         if message.round == self.round:
             self._learn(message)
-        elif not self._is_late(message.round):
+            self._look = self._look or self._blocked  # others may have brought what we may not relay
+        elif not self._was_served(message.round):
             self._begin(message)
 
     def acknowledged(self, round_id: RoundId, indexes: Spans) -> None:
@@ -89,7 +91,7 @@ class Offering:
         """Ends a round before its time: no `done` of it may follow. Says whether it was open."""
         if round_id != self.round:
             return False
-        self._over, self.round = self.round, None
+        self.round = None
         return True
 
     # --- what happens here ---
@@ -138,6 +140,7 @@ class Offering:
         for write in page.writes:
             self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
         self._outbox.extend(_messages(page, self._max_writes))
+        self._blocked = page.rest == "not ours to relay"
         if page.rest == "more":
             self._look = True
         elif page.rest == "nothing":
@@ -152,14 +155,13 @@ class Offering:
 
     # --- inside ---
 
-    def _is_late(self, round_id: RoundId) -> bool:
-        return any(
-            known is not None and known.session == round_id.session and round_id.number <= known.number
-            for known in (self.round, self._over)
-        )
+    def _was_served(self, round_id: RoundId) -> bool:
+        """Says whether we began this round or a later one before; served twice, its indexes would mean two messages each."""
+        return round_id.number <= self._begun.get(round_id.session, 0)
 
     def _begin(self, message: Heads) -> None:
         self.round = message.round
+        self._begun[message.round.session] = message.round.number
         self._counted, self._held, self._told = {}, {}, {}
         self._falls = self._done = None
         self._finished = False
@@ -168,6 +170,7 @@ class Offering:
         self._outbox.clear()
         self._asked.clear()
         self._learn(message)
+        self._look = True
 
     def _learn(self, message: Heads) -> None:
         for author, head in message.heads.items():
@@ -176,7 +179,6 @@ class Offering:
             self._held.setdefault(author, Spans()).update(spans)
         for author, held in self._held.items():
             held.forget_to(self._counted.get(author, 0))
-        self._look = True
 
     def _cover(self, heads: Mapping[bytes, Head]) -> None:
         """Nothing at or below these heads is unsent: what isn't live there any more has been outranked by what was sent."""

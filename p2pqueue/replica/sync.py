@@ -93,6 +93,7 @@ class Session:
         max_writes: int = MAX_WRITES,
         digest_every: float = DIGEST_EVERY,
     ) -> None:
+        self._nonce = nonce
         self._last_number = 0
         self._taking = Taking(nonce, self._number, jitter, now, asks=peer_relays)
         self._offering = Offering(nonce, self._number, relays=relays, max_writes=max_writes)
@@ -167,6 +168,8 @@ class Session:
 
     def _heads(self, message: Heads, now: float) -> list[Effect]:
         effects: list[Effect] = []
+        if message.serving is not None and message.serving.session != self._nonce:
+            return effects  # it was meant for an earlier session of ours, and comes late
         if message.round.session != self._peer:
             if self._peer is not None:  # the peer began anew: what its last session told us is void
                 effects += self._taking.open(now)

@@ -203,6 +203,20 @@ def test_a_head_of_ours_that_fell_ends_the_round_we_serve() -> None:
     assert some(side.serve(2), ReadUnsent)
 
 
+def test_no_round_is_served_twice_even_if_another_session_was_served_in_between() -> None:
+    side = Side()
+    side.answer(only(side.serve(1), ReadUnsent), page([write(2)]))
+    late = Heads(RoundId(b"latelate", 1), None, {})
+    assert some(side.hear(late), ReadUnsent)
+    assert not some(side.serve(1), ReadUnsent), "its indexes would mean two messages each"
+    assert some(side.serve(2), ReadUnsent)
+
+
+def test_heads_that_were_meant_for_an_earlier_session_are_ignored() -> None:
+    side = Side()
+    assert side.hear(Heads(RoundId(b"latelate", 1), RoundId(b"earlier.", 3), {})) == []
+
+
 def test_a_refusal_ends_the_round_and_has_the_writes_checked_here() -> None:
     side = Side()
     request = only(side.serve(), ReadUnsent)
