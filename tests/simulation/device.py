@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,21 @@ class Key:
         return self.signing.sign(body).signature
 
 
+@cache
+def _first_image(key: Key) -> bytes:
+    """The disk of a device as it is at first; made once, since making the tables takes longer than many a run."""
+    rng = random.Random(key.label)
+    wall = lambda: EPOCH_MS - 1000  # noqa: E731
+    with Replica.open(":memory:", tables=TABLES, identity=key, wall=wall, random=rng.randbytes, machine=f"{key.label} 0") as replica:
+        return replica.image()
+
+
+@cache
+def key_of(label: str) -> Key:
+    """The key of a device by its name."""
+    return Key(label)
+
+
 @dataclass
 class Device:
     """A machine with a disk. `image` is the disk while it is off; `hold` an old copy of it."""
@@ -50,12 +66,13 @@ class Device:
     endpoints: list[Endpoint] = field(default_factory=list)
     machine: int = 0
     gone: bool = False
+    is_new: bool = True
     crash_in: int | None = None  # effects until it crashes
     crash_before: bool = False  # whether the last effect is still carried out
     seen: dict[tuple[str, str, str], Any] = field(default_factory=dict)  # stamps of registers, as last checked
 
     def __post_init__(self) -> None:
-        self.key = Key(self.name.split("'")[0])  # a clone has the key of its original
+        self.key = key_of(self.name.split("'")[0])  # a clone has the key of its original
         self.random = random.Random(f"{self.seed} {self.name}")
 
     @property
@@ -68,6 +85,9 @@ class Device:
 
     def start(self) -> None:
         """Opens what is on the disk, or begins anew."""
+        if self.image is None and self.is_new and self.tables is TABLES:
+            self.image = _first_image(self.key)
+        self.is_new = False
         self.replica = Replica.open(
             ":memory:",
             tables=self.tables,
