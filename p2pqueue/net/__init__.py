@@ -1,0 +1,1 @@
+"""Moves authenticated messages between devices: finding them, linking to them, talking to them."""
