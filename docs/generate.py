@@ -17,7 +17,7 @@ import click
 
 from p2pqueue import Attempt, Backoff, File, Job, JobContext, Progress, Queue, Task, current_job, errors
 from p2pqueue.cli import edge
-from p2pqueue.cli.main import cli
+from p2pqueue.cli.app import cli
 from p2pqueue.jobs import options as options_of
 from p2pqueue.node import Node
 from p2pqueue.settings import TABLE, Setting

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from p2pqueue.errors import ConfigError, ReadOnlyHome
 from p2pqueue.private import DIR_MODE, in_words, loosened, make_private_dir
@@ -19,8 +20,7 @@ HOME_VARIABLE = "P2PQUEUE_HOME"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(NamedTuple):
     """The folder of one device: its keys, its replica, its files. Private to its user."""
 
     path: Path
@@ -31,9 +31,7 @@ class Home:
         named = explicit or os.environ.get(HOME_VARIABLE)
         if named:
             return cls(Path(named).expanduser().absolute())
-        import platformdirs
-
-        return cls(Path(platformdirs.user_data_dir("p2pqueue")))
+        return cls(_users_own())
 
     @property
     def identity_file(self) -> Path:
@@ -136,6 +134,16 @@ def socket_path(home: Home) -> Path:
     if os.name != "nt" and stat.S_IMODE(found.st_mode) != DIR_MODE:
         os.chmod(folder, DIR_MODE)
     return folder / f"{_digest(str(home.path.resolve()))}.sock"
+
+
+def _users_own() -> Path:
+    """The user's data folder. On Linux it is found without platformdirs, whose import costs as much as a whole command."""
+    base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    if sys.platform == "linux" and os.path.isabs(base):
+        return Path(base, "p2pqueue")
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("p2pqueue"))
 
 
 def _runtime_dir() -> Path:

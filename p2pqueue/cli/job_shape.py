@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from base64 import b64encode
-from dataclasses import fields
+from binascii import b2a_base64
+from collections.abc import Sequence
 from typing import Any
 
 from p2pqueue.cli import quantities
@@ -21,8 +21,8 @@ _TIMES = frozenset(
 )
 _JSON_TEXT = frozenset({"backoff", "retry_on", "needs"})
 _INTERNAL = frozenset({"state_status", "generation", "problem", "input_here", "metadata"})
-_JOB_FIELDS = tuple(each.name for each in fields(JobRow) if each.name not in _INTERNAL)
-_RUN_FIELDS = tuple(each.name for each in fields(RunRow) if each.name not in _INTERNAL)
+_JOB_FIELDS = tuple(name for name in JobRow._fields if name not in _INTERNAL)
+_RUN_FIELDS = tuple(name for name in RunRow._fields if name not in _INTERNAL)
 
 
 def job_document(connection: sqlite3.Connection, row: JobRow, *, why: str | None = None) -> dict[str, Any]:
@@ -35,9 +35,18 @@ def job_document(connection: sqlite3.Connection, row: JobRow, *, why: str | None
 
 def why_waits(connection: sqlite3.Connection, row: JobRow, *, node_running: bool) -> str | None:
     """Why the job does not go on now, in one sentence; None where it runs or has ended."""
-    if row.status == "running" and not node_running and row.worker_id == _this_device(connection):
-        return "the node that ran it is gone: it goes on when one starts here, with `p2pqueue run`"
-    return rows.why(connection, row, node_running=node_running)
+    return whys_wait(connection, [row], node_running=node_running)[0]
+
+
+def whys_wait(connection: sqlite3.Connection, found: Sequence[JobRow], *, node_running: bool) -> list[str | None]:
+    """For each of these jobs what `why_waits` says."""
+    whys = rows.whys(connection, found, node_running=node_running)
+    if not node_running and any(row.status == "running" for row in found):
+        here = _this_device(connection)
+        for index, row in enumerate(found):
+            if row.status == "running" and row.worker_id == here:
+                whys[index] = "the node that ran it is gone: it goes on when one starts here, with `p2pqueue run`"
+    return whys
 
 
 def _this_device(connection: sqlite3.Connection) -> str | None:
@@ -77,7 +86,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, list):
         return [jsonable(inner) for inner in value]
     if isinstance(value, bytes):
-        return b64encode(value).decode()
+        return b2a_base64(value, newline=False).decode()
     if isinstance(value, float) and not -1.8e308 < value < 1.8e308:
         return None  # JSON has neither NaN nor infinities
     if hasattr(value, "isoformat"):

@@ -1,11 +1,11 @@
-"""What is there: the list of jobs, one job in full, the tasks, the device?"""
+"""What is there: which jobs, which tasks?"""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 from p2pqueue.cli.naming import complete_status, complete_task, name, status
 from p2pqueue.cli.opening import node_pid, open_reader, reading, words
 from p2pqueue.cli.output import plain
+
+if TYPE_CHECKING:
+    from p2pqueue.jobs.rows import JobFilter
 
 LOOK_AGAIN = 0.2  # seconds between two looks at whether the database changed
 REDRAW = 1.0  # seconds after which times and reasons are drawn anew on a terminal
@@ -71,56 +74,22 @@ def _changes(connection: sqlite3.Connection, *, redraw: bool) -> Iterator[None]:
         time.sleep(LOOK_AGAIN)
 
 
-def _show_list(invocation: Invocation, connection: sqlite3.Connection, wanted: Any, *, again: bool = False) -> None:
-    from p2pqueue.cli.job_shape import SCHEMA, job_document, why_waits
-    from p2pqueue.jobs import rows
+def _show_list(invocation: Invocation, connection: sqlite3.Connection, wanted: JobFilter, *, again: bool = False) -> None:
+    from p2pqueue.cli.listing import EMPTY, Listing
 
-    found = rows.select(connection, wanted)
-    running = node_pid(invocation.home) is not None
-    reasons = {row.id: why_waits(connection, row, node_running=running) for row in found}
+    listing = Listing(connection, wanted, node_running=node_pid(invocation.home) is not None)
     if invocation.json:
-        output.document({"schema": SCHEMA, "jobs": [job_document(connection, row, why=reasons[row.id]) for row in found]})
+        output.document(listing.document())
         return
     if again and output.on_terminal():
         click.echo("\x1b[H\x1b[2J", nl=False)
-    if not found:
-        invocation.say("no jobs here that match; `p2pqueue enqueue TASK` makes one")
+    if not listing.jobs:
+        invocation.say(EMPTY)
         return
-    for text in _table(connection, found, reasons):
+    for text in listing.lines(painted=True):
         output.line(text)
     if again:
         output.line()
-
-
-def _table(connection: sqlite3.Connection, found: list[Any], reasons: dict[str, str | None]) -> list[str]:
-    from p2pqueue.cli.job_shape import short_ids
-
-    ids = [row.id for row in found]
-    shown = short_ids(connection, ids) if output.on_terminal() else {each: each for each in ids}
-    now = time.time()
-    lines = [
-        (
-            shown[row.id],
-            row.status,
-            plain(row.task),
-            f"{row.progress * 100:.0f} %",
-            plain(row.worker_label or "–"),
-            quantities.span(now - row.created_at / 1000),
-            plain(row.title or row.input_name or ""),
-            plain(_note(row, reasons[row.id])),
-        )
-        for row in found
-    ]
-    headers = ("ID", "STATUS", "TASK", "DONE", "DEVICE", "AGE", "TITLE", "NOTE")
-    return output.table(headers, lines, colors=[output.STATUS_COLORS.get(row.status) for row in found])
-
-
-def _note(row: Any, why: str | None) -> str:
-    if row.status == "running" and why is None:
-        return row.phase if row.phase and row.phase != "Queued" else ""  # until its first beat a job's phase is that
-    if row.status == "failed":
-        return row.error or ""
-    return quantities.localised(why or "")
 
 
 @click.command(

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import click
-
 _STEERING = frozenset(
     [*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 )
@@ -22,6 +20,10 @@ _NARROWEST = 14  # columns below which no cell is cut: an id must stay one
 STATUS_COLORS = {
     "queued": "cyan", "running": "blue", "paused": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta",
 }  # fmt: skip
+_COLORS = {
+    name: f"\x1b[{number}m" for number, name in enumerate(("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"), start=30)
+}
+_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
 def plain(text: object, *, lines: bool = False) -> str:
@@ -44,7 +46,9 @@ def _safe(character: str, lines: bool) -> str:
 
 
 def line(text: str = "") -> None:
-    """Writes a line of the result to stdout. The text is already plain."""
+    """Writes a line of the result to stdout, without its colours where none are shown. The text is already plain."""
+    import click
+
     click.echo(text)
 
 
@@ -52,12 +56,13 @@ def document(value: Any) -> None:
     """Writes one JSON object as one line to stdout."""
     import json
 
-    click.echo(json.dumps(value, separators=(", ", ": "), default=str))
+    line(json.dumps(value, default=str))
 
 
 def colored(text: str, color: str | None, *, bold: bool = False) -> str:
-    """The text in a colour, where stdout shows colours (click strips them elsewhere)."""
-    return click.style(text, fg=color, bold=bold or None) if color or bold else text
+    """The text in a colour, as terminals understand it; `line` takes it away for all others."""
+    codes = [*([_COLORS[color]] if color else []), *([_BOLD] if bold else [])]
+    return f"{''.join(codes)}{text}{_RESET}" if codes else text
 
 
 def on_terminal() -> bool:
@@ -94,20 +99,20 @@ def cut(text: str, columns: int) -> str:
     return kept + "…"
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, colors: Sequence[str | None] = ()) -> list[str]:
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, colors: Sequence[str | None] = (), painted: bool = True) -> list[str]:
     """Lines of a table in columns; on a terminal, the widest cells are cut so that a row fits.
 
-    `colors` gives a row's colour for its second column, where the status stands.
+    `colors` gives a row's colour for its second column, where the status stands; not `painted`, nothing has one.
     """
     whole = [list(row) for row in rows]
     widths = [max([width(header), *(width(row[column]) for row in whole)]) for column, header in enumerate(headers)]
     available = terminal_width()
     if available:
         widths = _shrunk(widths, available)
-    lines = [colored(_padded([cut(header, wide) for header, wide in zip(headers, widths, strict=True)], widths), None, bold=True)]
+    lines = [colored(_padded([cut(header, wide) for header, wide in zip(headers, widths, strict=True)], widths), None, bold=painted)]
     for index, row in enumerate(whole):
         cells = [cut(cell, wide) for cell, wide in zip(row, widths, strict=True)]
-        lines.append(_tinted(_padded(cells, widths), cells, widths, colors[index] if index < len(colors) else None))
+        lines.append(_tinted(_padded(cells, widths), cells, widths, colors[index] if painted and index < len(colors) else None))
     return lines
 
 

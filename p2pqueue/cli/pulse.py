@@ -11,7 +11,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.cli.opening import open_reader, words
@@ -78,7 +77,7 @@ def _with_step(row: JobRow | None, latest: dict[str, dict[str, Any]]) -> JobRow 
     fraction = step.get("progress")
     if not isinstance(fraction, (int, float)) or fraction < row.progress:
         return row
-    return replace(row, progress=float(fraction), phase=step.get("phase") or row.phase)
+    return row._replace(progress=float(fraction), phase=step.get("phase") or row.phase)
 
 
 class _Live:

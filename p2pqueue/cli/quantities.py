@@ -1,7 +1,7 @@
 """How do people write durations, sizes and times, and how are they written back to them?
 
-Parsing raises `click.BadParameter` with what was typed and what is understood. Pure but for `moment`, which asks
-for the local time zone.
+Parsing raises `click.BadParameter` with what was typed and what is understood; click is imported where that is done,
+since a list is printed without it. Pure but for `moment`, which asks for the local time zone.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-import click
+if TYPE_CHECKING:
+    from click import BadParameter
 
 LONGEST = 100 * 365 * 86400.0  # seconds: a hundred years, beyond which a typed duration is a slip
 LARGEST = 1 << 60  # bytes
@@ -24,9 +26,9 @@ def duration(text: str) -> float:
     try:
         seconds = parse_duration(text)
     except ValueError:
-        raise click.BadParameter(f"{_shown(text)} is no duration; write 90, 90s, 10m, 1h30m, 2d or 1w.") from None
+        raise _refused(f"{_shown(text)} is no duration; write 90, 90s, 10m, 1h30m, 2d or 1w.") from None
     if seconds > LONGEST:
-        raise click.BadParameter(f"{_shown(text)} is longer than a hundred years.")
+        raise _refused(f"{_shown(text)} is longer than a hundred years.")
     return seconds
 
 
@@ -37,9 +39,9 @@ def size(text: str) -> int:
     try:
         count = parse_size(text)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{_shown(text)} is no size; write 1500000, 64MB, 64MiB or 2GB.") from None
+        raise _refused(f"{_shown(text)} is no size; write 1500000, 64MB, 64MiB or 2GB.") from None
     if not 0 <= count <= LARGEST:
-        raise click.BadParameter(f"{_shown(text)} is larger than any file.")
+        raise _refused(f"{_shown(text)} is larger than any file.")
     return count
 
 
@@ -56,21 +58,23 @@ def moment(text: str) -> int:
             when = datetime.fromisoformat(typed)
         milliseconds = int(when.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
-        raise click.BadParameter(f"{_shown(text)} is no time; write 2026-12-24T18:30, 2026-12-24T17:30Z or 18:30.") from None
+        raise _refused(f"{_shown(text)} is no time; write 2026-12-24T18:30, 2026-12-24T17:30Z or 18:30.") from None
     if not 0 <= milliseconds <= LATEST_MS:
-        raise click.BadParameter(f"{_shown(text)} lies outside 1970 to 2100.")
+        raise _refused(f"{_shown(text)} lies outside 1970 to 2100.")
     return milliseconds
 
 
 def since(text: str) -> int:
     """Milliseconds UTC, from a duration before now (`2h`, `2h ago`) or a time."""
+    from click import BadParameter
+
     try:
         seconds = duration(re.sub(r"\s+ago\s*$", "", text, flags=re.IGNORECASE))
-    except click.BadParameter:
+    except BadParameter:
         try:
             return moment(text)
-        except click.BadParameter:
-            raise click.BadParameter(f"{_shown(text)} is neither a duration before now (2h, 3d) nor a time (2026-12-24T18:30).") from None
+        except BadParameter:
+            raise _refused(f"{_shown(text)} is neither a duration before now (2h, 3d) nor a time (2026-12-24T18:30).") from None
     return max(0, int((datetime.now(UTC).timestamp() - seconds) * 1000))
 
 
@@ -79,9 +83,9 @@ def priority(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise click.BadParameter(f"{_shown(text)} is no whole number; 0 is usual, 10 runs before it, -10 after it.") from None
+        raise _refused(f"{_shown(text)} is no whole number; 0 is usual, 10 runs before it, -10 after it.") from None
     if not -(1 << 31) <= number < 1 << 31:
-        raise click.BadParameter(f"{_shown(text)} is too far from 0.")
+        raise _refused(f"{_shown(text)} is too far from 0.")
     return number
 
 
@@ -148,6 +152,12 @@ def bytes_text(count: int | None) -> str:
         if value < 999.95:
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} TB"
+
+
+def _refused(words: str) -> BadParameter:
+    from click import BadParameter
+
+    return BadParameter(words)
 
 
 def _shown(text: str) -> str:

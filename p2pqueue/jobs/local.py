@@ -6,7 +6,6 @@ Where the originals of inputs lie, which tasks a node here has had, and what the
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from typing import Any
 
@@ -37,6 +36,8 @@ class ProgramsOnPath:
     def __contains__(self, name: object) -> bool:
         if name in self._found:
             return True
+        import shutil  # which each command that lists jobs would pay for
+
         if not isinstance(name, str) or shutil.which(name) is None:
             return False
         self._found.add(name)
@@ -76,6 +77,11 @@ def known_tasks(connection: sqlite3.Connection) -> dict[str, dict[str, Any]]:
     return {name: json.loads(text) for name, text in connection.execute("SELECT name, description FROM tasks ORDER BY name")}
 
 
+def task_names(connection: sqlite3.Connection) -> set[str]:
+    """The names of all tasks that a node here has had."""
+    return {name for (name,) in connection.execute("SELECT name FROM tasks")}
+
+
 def remember_ability(connection: sqlite3.Connection, known: Ability) -> None:
     """Keeps what the running node can do."""
     text = json.dumps(
@@ -84,7 +90,7 @@ def remember_ability(connection: sqlite3.Connection, known: Ability) -> None:
             "tasks": sorted(known.tasks),
             "tags": sorted(known.tags),
             "max_input": known.max_input,
-            "max_input_by_task": known.max_input_by_task,
+            "max_input_by_task": dict(known.max_input_by_task),
             "needs_by_task": {task: sorted(needs) for task, needs in known.needs_by_task.items()},
             "allow_exec": known.allow_exec,
             "exec_tasks": sorted(known.exec_tasks),

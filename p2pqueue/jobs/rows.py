@@ -1,24 +1,25 @@
-"""What does this replica know of its jobs? Reading only, on any SQLite connection to it."""
+"""What does this replica know of its jobs? Reading only, on any SQLite connection to it.
 
-from __future__ import annotations
+Every command that lists jobs imports this. Its values are named tuples, since a dataclass takes longer to define than a
+list to print, and their annotations are no texts (as `from __future__ import annotations` makes them): typing compiles
+each of those.
+"""
 
 import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from p2pqueue.errors import AmbiguousId, NoSuchJob
-from p2pqueue.jobs.local import ability, known_tasks
+from p2pqueue.jobs.local import ability, task_names
 from p2pqueue.jobs.waiting import Demand, Situation, reason
 
 STATUSES = ("queued", "running", "paused", "succeeded", "failed", "cancelled")
 TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
 
 
-@dataclass(frozen=True)
-class JobRow:
+class JobRow(NamedTuple):
     """One job as its row shows it. Times are milliseconds UTC, durations seconds."""
 
     id: str
@@ -71,11 +72,10 @@ class JobRow:
     def demand(self) -> Demand:
         """What this job asks of a worker."""
         ready = self.input_size is None or self.input_manifest is not None or bool(self.input_here)
-        return Demand(self.task, frozenset(json.loads(self.needs or "[]")), self.input_size, ready)
+        return Demand(self.task, frozenset(json.loads(self.needs)) if self.needs else frozenset(), self.input_size, ready)
 
 
-@dataclass(frozen=True)
-class RunRow:
+class RunRow(NamedTuple):
     """One attempt of a job. Times are milliseconds UTC, `duration` seconds."""
 
     id: str
@@ -102,8 +102,7 @@ class RunRow:
         return job_id, int(generation), int(claim)
 
 
-@dataclass(frozen=True)
-class JobFilter:
+class JobFilter(NamedTuple):
     """Which jobs are asked for; None leaves a column open. `since` is milliseconds UTC."""
 
     status: str | None = None
@@ -114,6 +113,7 @@ class JobFilter:
     limit: int | None = 50
 
 
+_EVERY = JobFilter()
 _STORED = {
     "priority": "coalesce(priority, 0)",
     "attempt": "coalesce(attempt, 0)",
@@ -127,8 +127,8 @@ _STORED = {
     "problem": "(SELECT max(problem) FROM inputs WHERE inputs.job_id = jobs.id)",
     "input_here": "EXISTS (SELECT 1 FROM inputs WHERE inputs.job_id = jobs.id)",
 }
-_JOB_COLUMNS = ", ".join(_STORED.get(each.name, each.name) for each in fields(JobRow))
-_RUN_COLUMNS = ", ".join(each.name for each in fields(RunRow))
+_JOB_COLUMNS = ", ".join(_STORED.get(name, name) for name in JobRow._fields)
+_RUN_COLUMNS = ", ".join(RunRow._fields)
 _LIVE_FIRST = "CASE WHEN status IN ('succeeded', 'failed', 'cancelled') THEN 1 ELSE 0 END, created_at DESC, id DESC"
 
 
@@ -154,7 +154,7 @@ def find(connection: sqlite3.Connection, prefix: str) -> JobRow:
     raise AmbiguousId(f"several jobs begin with {prefix!r} ({', '.join(row[0] for row in found)} …); type more of the id")
 
 
-def select(connection: sqlite3.Connection, wanted: JobFilter = JobFilter()) -> list[JobRow]:
+def select(connection: sqlite3.Connection, wanted: JobFilter = _EVERY) -> list[JobRow]:
     """The jobs that match, live ones first, then the newest."""
     clauses, values = _conditions(wanted)
     limit = "" if wanted.limit is None else f" LIMIT {int(wanted.limit)}"
@@ -230,9 +230,15 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
 
 def why(connection: sqlite3.Connection, row: JobRow, *, node_running: bool, now: int | None = None) -> str | None:
     """Why the job does not run now, in one sentence; None where it runs or has ended."""
-    situation = Situation(row.status, row.demand, row.run_at, row.retry_at, row.error, row.problem)
+    return whys(connection, [row], node_running=node_running, now=now)[0]
+
+
+def whys(connection: sqlite3.Connection, found: Iterable[JobRow], *, node_running: bool, now: int | None = None) -> list[str | None]:
+    """For each of these jobs what `why` says."""
+    known, names = ability(connection) if node_running else None, task_names(connection)
     at = int(time.time() * 1000) if now is None else now
-    return reason(situation, ability(connection) if node_running else None, at, known_tasks=known_tasks(connection))
+    situations = (Situation(row.status, row.demand, row.run_at, row.retry_at, row.error, row.problem) for row in found)
+    return [reason(situation, known, at, known_tasks=names) for situation in situations]
 
 
 def with_why(connection: sqlite3.Connection, ids: Iterable[str], *, node_running: bool) -> list[tuple[JobRow | None, str | None]]:

@@ -1,32 +1,32 @@
 """Why does a job wait, and may this worker take it?
 
-One sentence each, the same for the claim, the command line and the log. Pure.
+One sentence each, the same for the claim, the command line and the log. Pure. Its values
+are named tuples for the reason told in `rows`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Container
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Ability:
+class Ability(NamedTuple):
     """What a worker can do: its registered tasks, its tags, and the largest input it takes (bytes)."""
 
     label: str
     tasks: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
     max_input: int | None = None
-    max_input_by_task: dict[str, int] = field(default_factory=dict)
-    needs_by_task: dict[str, frozenset[str]] = field(default_factory=dict)
+    max_input_by_task: Mapping[str, int] = _NOTHING
+    needs_by_task: Mapping[str, frozenset[str]] = _NOTHING
     programs: Container[str] = frozenset()  # needs that programs on PATH meet
     allow_exec: bool = False
     exec_tasks: frozenset[str] = frozenset()  # tasks that run a program
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """What a job asks of its worker."""
 
     task: str
@@ -64,8 +64,7 @@ def _too_large(demand: Demand, ability: Ability) -> str | None:
     return f"too large for {ability.label}: {demand.input_size:,} bytes where it takes at most {min(limits):,}"
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(NamedTuple):
     """What is known of a queued job when somebody asks why it waits; times in milliseconds UTC."""
 
     status: str

@@ -15,7 +15,7 @@ import pytest
 
 import p2pqueue
 from p2pqueue import errors
-from p2pqueue.cli.main import cli
+from p2pqueue.cli.app import cli
 from p2pqueue.jobs.options import ENQUEUE_OPTIONS, TASK_OPTIONS
 from p2pqueue.settings import TABLE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from p2pqueue import wire
-from p2pqueue.cli.main import COMMANDS, cli
+from p2pqueue.cli.app import COMMANDS, cli
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import load
 from p2pqueue.jobs import ledger
@@ -284,7 +284,10 @@ HEAVY = {
     "aiosqlite",
     "av",
     "blake3",
+    "click",
     "cryptography",
+    "dataclasses",
+    "inspect",
     "logging",
     "nacl",
     "platformdirs",

@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import json
 import sqlite3
+import subprocess
+import sys
 
 import click
 import pytest
@@ -92,3 +94,23 @@ def test_words_that_can_not_be_understood_are_refused_in_json_where_it_was_typed
 ) -> None:
     assert call(words) == 2
     assert json.loads(capsys.readouterr().err)["error"]["code"] == 2
+
+
+STARTS = """
+import sys
+interrupted = sys.argv[1]
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == interrupted:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from p2pqueue.cli.main import main
+sys.argv = ["p2pqueue", "status"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["p2pqueue.cli.quick", "p2pqueue.cli.app", "click", "p2pqueue.cli.showing"])
+def test_a_ctrl_c_while_the_program_still_starts_is_taken_quietly(module: str) -> None:
+    done = subprocess.run([sys.executable, "-c", STARTS, module], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
