@@ -9,14 +9,17 @@ Everything raised on purpose is a `P2PQueueError`. The tree splits by whose faul
     │   ├── ArgumentError           an argument or a result can't be carried (type or size)
     │   ├── UnknownTask             no task of that name is registered here
     │   ├── NoSuchJob               no job has that id or prefix
-    │   ├── AmbiguousId             several jobs share that prefix
+    │   ├── NoSuchDevice            no device of the space has that id, prefix or label
+    │   ├── AmbiguousId             several jobs or devices share that prefix
     │   ├── WrongState              the job's state doesn't allow it (cancelling what has ended)
     │   ├── NotAllowed              the role of this device doesn't allow it
     │   └── ConfigError             a setting, a flag or a task file can't be read
     ├── PeerError                   a peer or a file sent something that can't be accepted
     │   ├── MalformedMessage        bytes that are no message of ours, or beyond its limits
     │   ├── BadSignature            a signed write whose signature doesn't fit
-    │   └── BadShard                a shard or manifest that doesn't fit its address or key
+    │   ├── BadShard                a shard or manifest that doesn't fit its address or key
+    │   ├── LinkRefused             a device that can't be linked: another space, protocol, or not admitted
+    │   └── PairingFailed           a pairing came to nothing: a wrong or used code, or another protocol
     ├── WorldError                  the disk, the network or the machine; retried where that can help
     │   ├── DiskFull                no space left where something had to be written
     │   ├── ReadOnlyHome            the home can't be written
@@ -25,9 +28,14 @@ Everything raised on purpose is a `P2PQueueError`. The tree splits by whose faul
     │   ├── HomeBusy                another program has held the home's write lock for too long
     │   ├── HomeInUse               another node runs on this home
     │   ├── NodeNotRunning          no node of this home answers
+    │   ├── NobodyThere             no device answers at that address, or with that code
     │   ├── InputUnreadable         a file can't be opened or read
     │   ├── InputChanged            a file changed since it was enqueued, or while it was read
-    │   └── PayloadUnavailable      no source has the file's shards now
+    │   ├── PayloadUnavailable      no source has the file's shards now
+    │   ├── PeerGone                the device is not linked any more
+    │   ├── NoBulk                  no connection for large transfers can be had to that device now
+    │   ├── ConnectFailed           no direct connection to a device could be built
+    │   └── ChannelClosed           a direct connection to a device has ended
     └── JobError                    how a job ended, told to whoever waits for it
         ├── JobFailed               it failed; carries the error and the traceback
         ├── JobCancelled            it was cancelled
@@ -71,8 +79,12 @@ class NoSuchJob(MisuseError):
     """No job has that id."""
 
 
+class NoSuchDevice(MisuseError):
+    """No device of the space has that id or label."""
+
+
 class AmbiguousId(MisuseError):
-    """Several jobs begin with that prefix; type more of it."""
+    """Several jobs, or several devices, begin with that prefix; type more of it."""
 
 
 class WrongState(MisuseError):
@@ -101,6 +113,18 @@ class BadSignature(PeerError):
 
 class BadShard(PeerError):
     """A shard or a manifest doesn't fit its address or its key."""
+
+
+class LinkRefused(PeerError):
+    """The other device can't be linked: it is of another space, speaks another protocol, or is not admitted."""
+
+    def __init__(self, message: str, *, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code  # the code that its connection is closed with
+
+
+class PairingFailed(PeerError):
+    """Two devices were not paired: the code was wrong, used or too old, or they speak differently."""
 
 
 class WorldError(P2PQueueError):
@@ -139,6 +163,10 @@ class NodeNotRunning(WorldError):
     """No node of this home answers; start one with `p2pqueue run`."""
 
 
+class NobodyThere(WorldError):
+    """No device answers at that address, or with that code."""
+
+
 class InputUnreadable(WorldError):
     """A file can't be opened or read."""
 
@@ -149,6 +177,22 @@ class InputChanged(WorldError):
 
 class PayloadUnavailable(WorldError):
     """No source has the file's shards now."""
+
+
+class PeerGone(WorldError):
+    """The other device is not linked any more."""
+
+
+class NoBulk(WorldError):
+    """No connection for large transfers can be had to the other device now."""
+
+
+class ConnectFailed(WorldError):
+    """No direct connection to that device could be built; its link carries everything meanwhile, and another attempt follows."""
+
+
+class ChannelClosed(WorldError):
+    """The direct connection to that device has ended; its link or another lane takes over."""
 
 
 class JobError(P2PQueueError):

@@ -21,10 +21,12 @@ DONE, ERROR, USAGE, NOT_FOUND, NOT_RUNNING, IN_USE, NOT_FINISHED, CANCELLED, INT
 
 CODES: tuple[tuple[type[BaseException], int], ...] = (  # the first that fits
     (errors.NoSuchJob, NOT_FOUND),
+    (errors.NoSuchDevice, NOT_FOUND),
     (errors.AmbiguousId, USAGE),
     (errors.ArgumentError, USAGE),
     (errors.ConfigError, USAGE),
     (errors.NodeNotRunning, NOT_RUNNING),
+    (errors.NobodyThere, NOT_RUNNING),
     (errors.HomeInUse, IN_USE),
     (errors.ResultTimeout, NOT_FINISHED),
     (errors.JobCancelled, CANCELLED),

@@ -1,12 +1,10 @@
-"""Which keys does this device hold, and how do they come into being, last, and come back from a backup?
+"""Which keys does this device hold, and how do they come into being, change, and come back from a backup?
 
-The file `identity` in the home is a MessagePack map with a format number and a checksum. It is written whole,
-durable and private from its first moment. A damaged one is an error, never a reason to make a new identity.
+How they lie on the disk, and when they are trusted, is the question of `keyfile`.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
 import os
 import platform
@@ -14,22 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import blake3
 from nacl.signing import SigningKey
 
-from p2pqueue import wire
-from p2pqueue.errors import AlreadyInitialised, BadSignature, DamagedHome, MalformedMessage, NotInitialised
+from p2pqueue.errors import AlreadyInitialised, DamagedHome, NotAllowed, NotInitialised
 from p2pqueue.home import Home
-from p2pqueue.identity.certificate import KEY_SIZE, Role, certificate_body, device_id, issue, read_certificate, verify
-from p2pqueue.private import loosened, write_private
+from p2pqueue.identity import keyfile
+from p2pqueue.identity.certificate import Role, certificate_body, device_id, issue, read_certificate, verify
+from p2pqueue.private import loosened
 
-__all__ = ["Identity", "certificate_body", "create", "device_id", "export_space", "issue", "load", "loosened_modes", "restore", "verify"]
+__all__ = [
+    "Identity", "JoinedSpace", "certificate_body", "check_empty", "create", "device_id", "export_space", "issue", "join", "label_of",
+    "load", "loosened_modes", "relabel", "renew", "restore", "verify",
+]  # fmt: skip
 
-FORMAT = 1  # of the file `identity`; a higher one is refused in words
 EXPORT_FORMAT = 1  # of what `export_space` gives
 LABEL_LIMIT = 64  # characters of a device's label and of a space's name
-_FILE_LIMIT = 16 * 1024  # bytes
-_SPACE_ID_SIZE = 16  # bytes, shown as 32 hexadecimal digits
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +44,7 @@ class Identity:
     root: SigningKey | None = field(repr=False)  # the space's; held by its owner and admins
     certificate: bytes = field(repr=False)
     root_public: bytes = field(repr=False)
+    issuers: tuple[bytes, ...] = field(repr=False, default=())  # certificates from the issuer up to the root, where it isn't the root
 
     def sign(self, body: bytes) -> bytes:
         """The device's Ed25519 signature over `body`: 64 bytes."""
@@ -63,6 +61,11 @@ class Identity:
         return read_certificate(self.certificate).role
 
     @property
+    def chain(self) -> tuple[bytes, ...]:
+        """What proves that this device belongs to the space: its certificate first, then its issuers'."""
+        return (self.certificate, *self.issuers)
+
+    @property
     def owner(self) -> str:
         """The id of the space's owner: that of the root key, the same on all of the owner's devices."""
         return device_id(self.root_public)
@@ -71,11 +74,13 @@ class Identity:
 def create(home: Home, *, space_name: str | None = None, label: str | None = None) -> Identity:
     """Makes a new space and the key of this, its first device. Raises `AlreadyInitialised` in a home that has one."""
     home.ensure()
-    for path in (home.identity_file, home.replica_file):
-        if path.exists():  # a database whose identity file went astray is no empty home either
-            raise AlreadyInitialised(f"The home {home.path} has a space already ({path.name}); choose another with --home")
+    check_empty(home)
     root = SigningKey.generate()
-    space = {"space_id": os.urandom(_SPACE_ID_SIZE).hex(), "space_name": _shown(space_name, "home"), "space_key": os.urandom(32)}
+    space = {
+        "space_id": os.urandom(keyfile.SPACE_ID_SIZE).hex(),
+        "space_name": label_of(space_name, "home"),
+        "space_key": os.urandom(keyfile.SPACE_KEY_SIZE),
+    }
     return _settle(home, {**space, "root": bytes(root)}, label)
 
 
@@ -96,7 +101,7 @@ def load(home: Home) -> Identity:
         raise DamagedHome(f"{home.identity_file} can't be read: {error.strerror}") from error
     for problem in loosened_modes(home):
         _log.warning("%s", problem)
-    return _read(home, data)
+    return _identity(keyfile.read(home, data))
 
 
 def loosened_modes(home: Home) -> list[str]:
@@ -129,80 +134,122 @@ def restore(home: Home, exported: Mapping[str, Any], label: str | None = None) -
         raise DamagedHome(f"This backup is of format {version!r}; this version of p2pqueue reads {EXPORT_FORMAT}: use the one that made it")
     if exported.get("root") is None:
         raise DamagedHome("This backup was made by a device that is not the owner's, and holds no root key: use one of the owner's device")
-    if problem := _problem(exported):
+    if problem := keyfile.problem(exported):
         raise DamagedHome(f"The keys in this backup can't be used: {problem}")
     return _settle(home, exported, label)
 
 
+@dataclass(frozen=True)
+class JoinedSpace:
+    """What a device is given when it is paired. Its text form shows no key."""
+
+    space_id: str
+    space_name: str
+    space_key: bytes = field(repr=False)
+    root: bytes | None = field(repr=False)  # the seed of the root key, for the roles that hold it
+    root_public: bytes = field(repr=False)
+    certificate: bytes = field(repr=False)
+    issuers: tuple[bytes, ...] = field(repr=False)
+    signing: SigningKey = field(repr=False)  # the device's own, made before it was paired
+
+
+def join(home: Home, space: JoinedSpace, label: str | None = None) -> Identity:
+    """Enters a space that this device was paired with. Raises `AlreadyInitialised` in a home that has one."""
+    home.ensure()
+    check_empty(home)
+    return _write_new(home, _joined(space, label_of(label, _host())))
+
+
+def renew(home: Home, space: JoinedSpace | None = None) -> Identity:
+    """Gives this device a new key, since its old one is in use elsewhere too: on the disk that was cloned.
+
+    The certificate comes from the root key, where this device holds it, else from a new pairing (`space`) with the
+    same space. Raises `NotAllowed` where neither is there. The replica must go on under a new author before
+    anything is written: see `peers.renewal`.
+    """
+    old = load(home)
+    if space is not None:
+        content = _joined(space, old.label)
+        if space.space_id != old.space_id:
+            raise NotAllowed(f"That code is of another space ({label_of(space.space_name, '?')}); a home holds one space")
+    elif old.root is None:
+        raise NotAllowed(
+            "This device holds no root key to certify a new one: make a code on another device (`p2pqueue invite`), "
+            "and give it to `p2pqueue identity renew CODE`"
+        )
+    else:
+        content = _content(old) | {"issuers": []} | _certified(old.root, old.space_id, old.role)
+    keyfile.write(home, content, replace=True)
+    return _identity(content)
+
+
+def relabel(home: Home, label: str) -> Identity:
+    """Gives this device another name for people; its rows are the replica's to write."""
+    content = _content(load(home)) | {"label": label_of(label, _host())}
+    keyfile.write(home, content, replace=True)
+    return _identity(content)
+
+
+def check_empty(home: Home) -> None:
+    """Raises `AlreadyInitialised` in a home that has a space."""
+    for path in (home.identity_file, home.replica_file):
+        if path.exists():  # a database whose identity file went astray is no empty home either
+            raise AlreadyInitialised(f"The home {home.path} has a space already ({path.name}); choose another with --home")
+
+
+def label_of(text: str | None, otherwise: str) -> str:
+    """A label that fits on a line: no control characters, not too long, never empty."""
+    cleaned = "".join(c if c.isprintable() else " " for c in text or "").strip()
+    return cleaned[:LABEL_LIMIT] or otherwise
+
+
 def _settle(home: Home, space: Mapping[str, Any], label: str | None) -> Identity:
-    signing, root = SigningKey.generate(), SigningKey(space["root"])
-    certificate = issue(root, space_id=space["space_id"], public_key=bytes(signing.verify_key), role="owner")
-    content = {
-        **{name: space[name] for name in ("space_id", "space_name", "space_key", "root")},
-        "label": _shown(label, platform.node() or "device"),
-        "device": bytes(signing),
-        "certificate": certificate,
-        "root_public": bytes(root.verify_key),
+    content = {name: space[name] for name in ("space_id", "space_name", "space_key", "root")}
+    return _write_new(
+        home, content | {"label": label_of(label, _host())} | _certified(SigningKey(space["root"]), space["space_id"], "owner")
+    )
+
+
+def _certified(root: SigningKey, space_id: str, role: Role) -> dict[str, Any]:
+    """A new device key, and what proves that it belongs to the space."""
+    signing = SigningKey.generate()
+    certificate = issue(root, space_id=space_id, public_key=bytes(signing.verify_key), role=role)
+    return {"device": bytes(signing), "certificate": certificate, "root_public": bytes(root.verify_key)}
+
+
+def _joined(space: JoinedSpace, label: str) -> dict[str, Any]:
+    return {
+        "space_id": space.space_id,
+        "space_name": label_of(space.space_name, "home"),
+        "space_key": space.space_key,
+        "root": space.root,
+        "root_public": space.root_public,
+        "certificate": space.certificate,
+        "issuers": list(space.issuers),
+        "device": bytes(space.signing),
+        "label": label,
     }
-    packed = wire.pack(content)
+
+
+def _content(identity: Identity) -> dict[str, Any]:
+    root = bytes(identity.root) if identity.root else None
+    space = JoinedSpace(
+        identity.space_id, identity.space_name, identity.space_key, root, identity.root_public, identity.certificate, identity.issuers,
+        identity.signing,
+    )  # fmt: skip
+    return _joined(space, identity.label)
+
+
+def _write_new(home: Home, content: Mapping[str, Any]) -> Identity:
     try:
-        write_private(home.identity_file, wire.pack({"format": FORMAT, "content": packed, "check": _check(packed)}), replace=False)
+        keyfile.write(home, content, replace=False)
     except FileExistsError:
         raise AlreadyInitialised(f"The home {home.path} has a space already; choose another with --home") from None
     return _identity(content)
 
 
-def _read(home: Home, data: bytes) -> Identity:
-    mend = "put back an undamaged copy, or restore a backup into another home; no new identity is made in its place"
-    try:
-        outer = wire.unpack(data, limit=_FILE_LIMIT)
-        version = outer["format"] if isinstance(outer, dict) else None
-        if isinstance(version, int) and version > FORMAT:
-            raise DamagedHome(
-                f"{home.identity_file} was written by a newer version of p2pqueue "
-                f"(format {version}; this one reads up to {FORMAT}): upgrade this one"
-            )
-        if version != FORMAT or not hmac.compare_digest(outer["check"], _check(outer["content"])):
-            raise DamagedHome(f"{home.identity_file} is damaged: its checksum doesn't fit; {mend}")
-        content = wire.unpack(outer["content"], limit=_FILE_LIMIT)
-    except (MalformedMessage, KeyError, TypeError) as error:
-        raise DamagedHome(f"{home.identity_file} is damaged ({len(data)} bytes); {mend}") from error
-    if problem := _problem(content) or _mismatch(content):
-        raise DamagedHome(f"{home.identity_file} is damaged: {problem}; {mend}")
-    return _identity(content)
-
-
-def _problem(content: Any) -> str | None:
-    """What is wrong with the space's part of a content, in words."""
-    if not isinstance(content, Mapping):
-        return "it is no map"
-    for name in ("space_id", "space_name"):
-        if not isinstance(content.get(name), str):
-            return f"it has no {name}"
-    if len(content["space_id"]) != 2 * _SPACE_ID_SIZE or set(content["space_id"]) - set("0123456789abcdef"):
-        return "its space_id is none"
-    if not isinstance(content.get("space_key"), bytes) or len(content["space_key"]) != 32:
-        return "its space_key is none"
-    root = content.get("root")
-    if root is not None and not (isinstance(root, bytes) and len(root) == KEY_SIZE):
-        return "its root key is none"
-    return None
-
-
-def _mismatch(content: Mapping[str, Any]) -> str | None:
-    """What doesn't fit together between a content's device key, certificate and root key."""
-    device, root, root_public = content.get("device"), content.get("root"), content.get("root_public")
-    if not (isinstance(device, bytes) and len(device) == KEY_SIZE and isinstance(content.get("label"), str)):
-        return "it has no device key or label"
-    if root is not None and bytes(SigningKey(root).verify_key) != root_public:
-        return "its root keys don't belong together"
-    try:
-        certificate = read_certificate(content.get("certificate") or b"")
-    except (MalformedMessage, BadSignature) as error:
-        return str(error)
-    if certificate.public_key != bytes(SigningKey(device).verify_key) or certificate.space_id != content["space_id"]:
-        return "its certificate is that of another device or space"
-    return None
+def _host() -> str:
+    return platform.node() or "device"
 
 
 def _identity(content: Mapping[str, Any]) -> Identity:
@@ -217,14 +264,5 @@ def _identity(content: Mapping[str, Any]) -> Identity:
         root=SigningKey(content["root"]) if content["root"] is not None else None,
         certificate=content["certificate"],
         root_public=content["root_public"],
+        issuers=tuple(content.get("issuers", ())),
     )
-
-
-def _shown(text: str | None, otherwise: str) -> str:
-    """A label that fits on a line: no control characters, not too long, never empty."""
-    cleaned = "".join(c if c.isprintable() else " " for c in text or "").strip()
-    return cleaned[:LABEL_LIMIT] or otherwise
-
-
-def _check(packed: bytes) -> bytes:
-    return blake3.blake3(packed).digest()

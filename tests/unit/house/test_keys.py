@@ -18,8 +18,8 @@ from nacl.signing import SigningKey
 from p2pqueue import wire
 from p2pqueue.errors import AlreadyInitialised, BadSignature, DamagedHome, MalformedMessage, NotInitialised
 from p2pqueue.home import Home
-from p2pqueue.identity import keys
-from p2pqueue.identity.certificate import issue, read_certificate
+from p2pqueue.identity import keyfile
+from p2pqueue.identity.certificate import device_id, issue, read_certificate
 from p2pqueue.identity.keys import Identity, create, export_space, load, loosened_modes, restore, verify
 
 
@@ -138,7 +138,7 @@ def altered(home: Home, **changes: Any) -> None:
     """Writes an identity file whose checksum is right and whose content isn't."""
     content = wire.unpack(wire.unpack(home.identity_file.read_bytes())["content"]) | changes
     packed = wire.pack(content)
-    home.identity_file.write_bytes(wire.pack({"format": keys.FORMAT, "content": packed, "check": keys._check(packed)}))
+    home.identity_file.write_bytes(wire.pack({"format": keyfile.FORMAT, "content": packed, "check": keyfile.check(packed)}))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_keys_that_dont_belong_together_are_refused(changes: dict[str, Any], why
 
 
 def test_an_identity_of_a_newer_version_is_refused_in_words(home: Home, identity: Identity) -> None:
-    home.identity_file.write_bytes(wire.pack({"format": keys.FORMAT + 1, "keys": "told in a way not yet known"}))
+    home.identity_file.write_bytes(wire.pack({"format": keyfile.FORMAT + 1, "keys": "told in a way not yet known"}))
     with pytest.raises(DamagedHome, match=r"newer version of p2pqueue \(format 2.*upgrade"):
         load(home)
 
@@ -242,7 +242,7 @@ def test_a_certificate_says_who_made_whom_what(identity: Identity) -> None:
     device = SigningKey.generate().verify_key
     read = read_certificate(issue(identity.signing, space_id=identity.space_id, public_key=bytes(device), role="worker"))
     assert (read.role, read.issuer, read.public_key, read.space_id) == ("worker", identity.public_key, bytes(device), identity.space_id)
-    assert read.device_id == keys.device_id(bytes(device))
+    assert read.device_id == device_id(bytes(device))
 
 
 def test_a_certificate_whose_content_was_changed_is_refused(identity: Identity) -> None:
