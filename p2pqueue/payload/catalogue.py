@@ -97,6 +97,7 @@ class Catalogue:
         self._spare = path.with_suffix(".spare")
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None  # device and inode of what was opened
         self._pid = os.getpid()
 
     def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
@@ -144,7 +145,11 @@ class Catalogue:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is not None and self._pid == os.getpid():
-            return self._connection
+            if self._connection.in_transaction or self._file == self._found():
+                return self._connection
+            # Somebody took the database away: what other processes store from now on lies in another one of this name.
+            self._connection.close()
+        self._connection = None
         make_private_dir(self.path.parent)
         try:
             # SQLite gives its log the mode of its database, so this decides for all three files. A database that is
@@ -160,9 +165,16 @@ class Catalogue:
         except BaseException:
             connection.close()
             raise
-        self._connection, self._pid = connection, os.getpid()
+        self._connection, self._file, self._pid = connection, self._found(), os.getpid()
         self._keep_spare()
         return connection
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _keep_spare(self) -> None:
         """Sets room aside for `free`; on a disk that has none, the next sweep tries again."""

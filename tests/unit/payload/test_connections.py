@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+
+import pytest
 
 from p2pqueue.home import Home
 from p2pqueue.payload.shelf import Shelf
@@ -37,3 +41,19 @@ def test_what_is_written_after_a_second_shelf_was_opened_here_is_seen_elsewhere(
     assert second.describe(late.capability).name == "late.txt"
     first.close()
     second.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows lets nobody take away a database that is open")
+@pytest.mark.parametrize("taken", ["shelf.sqlite", "shelf.sqlite*", "s*"])
+def test_a_shelf_whose_files_were_taken_away_goes_on_with_those_that_others_make(home: Home, taken: str) -> None:
+    node, program = Shelf(home, KEY), Shelf(home, KEY)
+    lost = node.ingest_bytes(b"lost" * 20_000, "lost.txt")
+    for path in list(home.path.glob(taken)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    found = program.ingest_bytes(b"found" * 20_000, "found.txt")
+    assert node.holds(found.capability)
+    assert b"".join(node.open(found.capability)) == b"found" * 20_000
+    assert not node.holds(lost.capability)
+    node.close()
+    assert b"".join(program.open(found.capability)) == b"found" * 20_000
+    program.close()
