@@ -108,7 +108,6 @@ JOBS = Table(
         "CREATE INDEX jobs_ready ON jobs(rank_priority, due_at, created_at) WHERE ready = 1 AND status = 'queued' AND live = 1",
         "CREATE INDEX jobs_later ON jobs(due_at) WHERE ready = 0 AND status = 'queued' AND live = 1",
         "CREATE INDEX jobs_by_status ON jobs(status, id)",
-        "CREATE INDEX jobs_by_owner ON jobs(owner, id)",
     ),
     counted=True,
     ended=f"status IN {TERMINAL}",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from p2pqueue import wire
 from p2pqueue.clock import COUNTER_BITS
-from p2pqueue.replica.counting import add, recount, statuses
+from p2pqueue.replica.counting import counting, insert_new
 from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape, insert_changes
@@ -171,19 +171,9 @@ class Batch:
 
     def apply(self) -> int:
         """Writes the winners; gives how many there were."""
-        shape, connection, keys = self.shape, self.connection, self.keys
-        if not keys or not shape.table.counted:
+        standing = [key for key in self.keys if key in self._here]
+        with counting(self.connection, self.shape, standing):
             return self._apply()
-        if self._here or shape.table.compact or len(keys) == 1:
-            before = statuses(connection, shape, keys) if self._here else []
-            number = self._apply()
-            recount(connection, shape, before, statuses(connection, shape, keys))
-            return number
-        (last,) = connection.execute(shape.select_last).fetchone()
-        number = self._apply()
-        for status, count in connection.execute(shape.count_new, (last,)).fetchall():
-            add(connection, shape, status, count)
-        return number
 
     def _apply(self) -> int:
         execute = self.connection.execute
@@ -193,11 +183,12 @@ class Batch:
                 execute(self.shape.clear((register,)), (key,))
         rows, changes = self._parameters()
         for (here, registers), parameters in rows.items():
-            statement = self.shape.update(registers) if here else self.shape.upsert(registers)
-            if len(parameters) == 1:
-                execute(statement, parameters[0])
+            if not here:
+                insert_new(self.connection, self.shape, registers, parameters)
+            elif len(parameters) == 1:
+                execute(self.shape.update(registers), parameters[0])
             else:
-                self.connection.executemany(statement, parameters)
+                self.connection.executemany(self.shape.update(registers), parameters)
         insert_changes(self.connection, changes)
         return len(changes)
 

@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 BUSY_WAIT_MS = 10_000  # how long a foreign transaction on the file is waited for
 WAL_LIMIT = 4 << 20  # bytes; beyond, the writer checkpoints
 _PRAGMAS = (
+    "PRAGMA page_size = 2048",  # of a new file: a job touches many trees at one place each, and a commit writes whole pages
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA wal_autocheckpoint = 0",

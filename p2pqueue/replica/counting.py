@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from p2pqueue.replica.inserting import Row
 from p2pqueue.replica.statements import Shape
 
 _ADD = "INSERT INTO counts (tbl, status, n) VALUES (?, ?, ?) ON CONFLICT (tbl, status) DO UPDATE SET n = n + excluded.n"
@@ -18,13 +19,13 @@ Statuses = list[tuple[str]]
 
 
 @contextmanager
-def counting(connection: sqlite3.Connection, shape: Shape, keys: Collection[str], *, fresh: bool = False) -> Iterator[None]:
-    """Keeps the counters right across a change to these rows; `fresh` ones were not there before."""
+def counting(connection: sqlite3.Connection, shape: Shape, keys: Collection[str]) -> Iterator[None]:
+    """Keeps the counters right across a change to these rows."""
     if not shape.table.counted or not keys:
         yield
         return
     listed = list(keys)
-    before = [] if fresh else statuses(connection, shape, listed)
+    before = statuses(connection, shape, listed)
     yield
     recount(connection, shape, before, statuses(connection, shape, listed))
 
@@ -48,6 +49,12 @@ def recount(connection: sqlite3.Connection, shape: Shape, before: Statuses, afte
     for status, number in difference.items():
         if number:
             add(connection, shape, status, number)
+
+
+def insert_new(connection: sqlite3.Connection, shape: Shape, registers: tuple[str, ...], rows: Sequence[Row]) -> None:
+    """Inserts rows that were not there before, with these registers, and counts them in."""
+    for status, number in shape.inserting.insert(connection, registers, rows).items():
+        add(connection, shape, status, number)
 
 
 def add(connection: sqlite3.Connection, shape: Shape, status: str, number: int) -> None:

@@ -18,6 +18,8 @@ class Derivation:
         known: dict[str, str] = {}
         for derived in table.derived:
             known[derived.name] = f"({substitute(derived.sql, known)})"
+        self._known = known
+        self._columns = columns | {NEWEST}
         self._texts = {derived.name: known[derived.name] for derived in table.derived if derived.stored}
         self._uses = {name: columns & set(_WORD.findall(text)) for name, text in self._texts.items()}
         self._others = dict.fromkeys(columns, "NULL")
@@ -29,6 +31,14 @@ class Derivation:
     def changed(self, given: Mapping[str, str]) -> dict[str, str]:
         """The expressions of those that depend on a `given` column, for a row whose other columns stay."""
         return {name: substitute(text, given) for name, text in self._texts.items() if not self._uses[name].isdisjoint(given)}
+
+    def used_by(self, text: str) -> frozenset[str]:
+        """The columns that an expression depends on, through derived ones too."""
+        return frozenset(self._columns & set(_WORD.findall(substitute(text, self._known))))
+
+    def of_new(self, text: str, given: Mapping[str, str]) -> str:
+        """An expression for a new row of which only the `given` columns have a value."""
+        return substitute(substitute(text, self._known), {**self._others, **given})
 
     def whole(self) -> dict[str, str]:
         """The expressions by the columns of a row as it stands."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 from p2pqueue.replica.derivation import NEWEST, Derivation
+from p2pqueue.replica.inserting import Inserting
 from p2pqueue.replica.tables import Register, Table
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -75,12 +76,28 @@ class Shape:
         live = f"FROM {quote(table.name)} WHERE status IS NOT NULL AND {live_sql(table)} AND "
         self.select_status = f"SELECT status {live} {quote(table.key)} = ?"
         self.select_statuses = f"SELECT status {live} {quote(table.key)} IN (SELECT value FROM json_each(?))"
-        self.select_last = f"SELECT coalesce(max(rowid), 0) FROM {quote(table.name)}"
-        self.count_new = f"SELECT status, count(*) {live} rowid > ? GROUP BY status"
+        self._counted = f"CASE WHEN {live_sql(table)} THEN status END".replace('"', "")
+        self.counts_by = self._derivation.used_by(self._counted)  # the columns that say as what a row is counted
+        self.inserting = Inserting(self)
 
     def upsert(self, registers: tuple[str, ...]) -> str:
         """Writes these registers of one row; parameters: key, newest time, then values and kept parts by register."""
         return self._texts.get(("upsert", registers)) or self._keep("upsert", registers, self._upsert(registers))
+
+    def insert(self, registers: tuple[str, ...], named: frozenset[str]) -> str:
+        """As `upsert`, where only the `named` columns are bound: the others are empty."""
+        given: dict[str, str] = {}
+        for name in self.columns(registers):
+            given[name] = f"?{3 + sum(text != 'NULL' for text in given.values())}" if name in named else "NULL"
+        return self._insert(given)
+
+    def status_of_new(self, given: Mapping[str, str]) -> str:
+        """Reads as what a new row is counted, of whose columns only the `given` ones have a value."""
+        return f"SELECT {self._derivation.of_new(self._counted, given)}"
+
+    def columns(self, registers: tuple[str, ...]) -> list[str]:
+        """The columns of these registers in SQL, with those that repeat parts of their stamps."""
+        return [name for register in registers for name in self._stored[register]]
 
     def update(self, registers: tuple[str, ...]) -> str:
         """As `upsert`, for a row that is known to be there: half the work."""
@@ -104,9 +121,12 @@ class Shape:
         return text
 
     def _upsert(self, registers: tuple[str, ...]) -> str:
+        return self._insert(self._given(registers))
+
+    def _insert(self, given: dict[str, str]) -> str:
         table, key = quote(self.name), quote(self.table.key)
-        given = self._given(registers)
-        fresh = {quote(name): text for name, text in (given | self._derivation.fresh({**given, NEWEST: "?2"})).items()}
+        derived = self._derivation.fresh({**given, NEWEST: "?2"})
+        fresh = {quote(name): text for name, text in (given | derived).items() if text != "NULL"}
         return (
             f"INSERT INTO {table} ({key}, {NEWEST}, {', '.join(fresh)}) VALUES (?1, ?2, {', '.join(fresh.values())}) "
             f"ON CONFLICT ({key}) DO UPDATE SET {self._settings(given)}"
@@ -126,8 +146,7 @@ class Shape:
         return f"SELECT {values} FROM {quote(self.name)} WHERE {key} IN (SELECT value FROM json_each(?))"
 
     def _given(self, registers: tuple[str, ...]) -> dict[str, str]:
-        names = [name for register in registers for name in self._stored[register]]
-        return {name: f"?{number}" for number, name in enumerate(names, 3)}
+        return {name: f"?{number}" for number, name in enumerate(self.columns(registers), 3)}
 
     def _settings(self, given: dict[str, str]) -> str:
         newest = f"max({NEWEST}, ?2)"

@@ -13,7 +13,7 @@ from typing import Any
 from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
 from p2pqueue.replica.batch import Batch, Known
-from p2pqueue.replica.counting import counting
+from p2pqueue.replica.counting import counting, insert_new
 from p2pqueue.replica.merged import Done, Put, Signer
 from p2pqueue.replica.pending import Pending
 from p2pqueue.replica.signing import Keyring, body_of
@@ -146,8 +146,11 @@ class Writer:
             rows.append((key, hlc >> COUNTER_BITS, *values, *parts(stamp)))
         self.hlc, self.seq = hlc, seq
         keys = [put.key for put in puts]
-        with counting(self.connection, shape, keys, fresh=new):
-            self.connection.executemany(shape.upsert((register,)) if new else shape.update((register,)), rows)
+        if new:
+            insert_new(self.connection, shape, (register,), rows)
+        else:
+            with counting(self.connection, shape, keys):
+                self.connection.executemany(shape.update((register,)), rows)
         insert_changes(self.connection, changes)
         self.note(table, keys)
         self._fresh.difference_update(keys)
