@@ -37,6 +37,13 @@ class Path(Connection):
             Drain(protocol.transport, protocol, on_data=self._data_handler(protocol), limit=self._drain)
         return found
 
+    async def connect(self) -> None:
+        """Finds a path. Closed in that very moment, aioice would keep a task that asks for consent for ever."""
+        await super().connect()
+        if self._closing and self._query_consent_task is not None:
+            self._query_consent_task.cancel()
+            raise ConnectionError("closed while connecting")
+
     async def get_event(self) -> ConnectionEvent:
         """The next event. On a closed connection aioice says None, at which aiortc asks again without end."""
         return await super().get_event() or ConnectionClosed()

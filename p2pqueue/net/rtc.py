@@ -33,6 +33,7 @@ CONNECT_TIMEOUT = 8.0  # seconds; on a LAN it takes 0.03, with nine dead address
 CLOSE_TIMEOUT = 2.0  # seconds after which closing is left to itself
 PROBE = bytes(1160)  # with SCTP, DTLS and UDP around it a datagram of 1,240 bytes: the largest we send
 ANSWER = b"\x01"
+EARLY_LIMIT = 256  # messages that wait for somebody to take them
 
 _WORDS = {
     "finding a path": "no address of that device answers; UDP may be blocked between us",
@@ -119,9 +120,8 @@ class RtcConnection:
     @on_message.setter
     def on_message(self, handler: Callable[[bytes], None] | None) -> None:
         self._on_message = handler
-        early, self._early = self._early, []
-        for data in early:
-            self._deliver(data)
+        if handler is not None and self._early:  # not from within: whoever sets it is about to keep what it belongs to
+            asyncio.get_running_loop().call_soon(self._deliver_early)
 
     async def offer(self) -> RtcSignal:
         """Binds the sockets and says how to reach this side; raises `ConnectFailed` where no address can be offered."""
@@ -148,16 +148,16 @@ class RtcConnection:
 
         Raises `ConnectFailed`, closed by then, after `timeout` seconds or as soon as it can't succeed any more.
         """
+        # A timer that closes everything, not a cancel: aiortc's handshake may swallow that one.
+        deadline = asyncio.get_running_loop().call_later(timeout, self._give_up)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout + CLOSE_TIMEOUT):
                 await self._connect(remote)
-        except TimeoutError:
-            self._lose(_WORDS.get(self._stage, "it took too long"))
-        except ConnectFailed as error:
-            self._lose(str(error))
+        except (ConnectFailed, TimeoutError) as error:
+            self.lose(str(error) or "it took too long")
         finally:
+            deadline.cancel()
             if not self.open:
-                self._lose("connecting was given up")
                 await self.close()
         if self._reason is not None:
             raise ConnectFailed(self._reason)
@@ -186,13 +186,9 @@ class RtcConnection:
         if self._reason is not None:
             raise ChannelClosed(self._reason)
 
-    def lose(self, why: str) -> None:
-        """Ends the connection at once: `on_closed` is told `why`, and everything is freed in the background."""
-        self._lose(why)
-
     async def close(self) -> None:
         """Frees everything; `on_closed` is told unless it was before. Never raises, never takes longer than 2 s."""
-        self._lose("closed by this device")
+        self.lose("closed by this device")
         assert self._closing is not None
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
@@ -222,27 +218,32 @@ class RtcConnection:
             raise ConnectFailed(self._reason)
         self._stage = stage
 
+    def _give_up(self) -> None:
+        self.lose(_WORDS.get(self._stage, "it took too long"))
+
     def _listen(self) -> None:
         self._channel.on("open", self._opened)
         self._channel.on("message", self._received)
         self._channel.on("bufferedamountlow", self._release)
-        self._channel.on("close", lambda: self._lose("the other device closed the connection"))
+        self._channel.on("close", lambda: self.lose("the other device closed the connection"))
         self._ice.on("statechange", self._watch_ice)
         self._dtls.on("statechange", self._watch_dtls)
-        self._sctp.on_broken = self._lose
+        self._sctp.on_broken = self.lose
 
     def _watch_ice(self) -> None:
         if self._ice.state == "failed" and self._stage != "finding a path":
-            self._lose("the path to that device is gone")
+            self.lose("the path to that device is gone")
 
     def _watch_dtls(self) -> None:
         if self._dtls.state == "closed":
-            self._lose("the other device closed the connection")
+            self.lose("the other device closed the connection")
 
     def _opened(self) -> None:
         if self._reason is None:
             self._stage = "probing"
             self._channel.send(PROBE)
+            if self._probes == 1:
+                self._channel.send(ANSWER)
 
     def _received(self, data: Any) -> None:
         if self._reason is not None:
@@ -251,28 +252,40 @@ class RtcConnection:
             self._deliver(data)
         elif self._probes == 0 and data == PROBE:
             self._probes = 1
-            self._channel.send(ANSWER)
+            if self._stage == "probing":  # else it came before the last packet of the opening
+                self._channel.send(ANSWER)
         elif self._probes == 1 and data == ANSWER:
             self._probes, self._stage = 2, "open"
             self._changed.set()
         else:
-            self._lose("the other device speaks another protocol over its channel")
+            self.lose("the other device speaks another protocol over its channel")
 
     def _deliver(self, data: Any) -> None:
         if self._reason is not None:  # closed by a message before this one
             return
         if not isinstance(data, bytes):
-            self._lose("the other device sent text where only bytes are spoken")
-        elif self._on_message is None:
+            self.lose("the other device sent text where only bytes are spoken")
+        elif self._on_message is None or self._early:
             self._early.append(data)
+            if len(self._early) > EARLY_LIMIT:
+                self.lose("the other device sends more than this one takes")
         else:
-            try:
-                self._on_message(data)
-            except Exception:  # noqa: BLE001  aiortc would close this side without a word
-                _log.exception("a message from a peer can't be handled; its connection is closed")
-                self._lose("a message could not be handled")
+            self._hand_over(self._on_message, data)
 
-    def _lose(self, why: str) -> None:
+    def _deliver_early(self) -> None:
+        early, self._early = self._early, []
+        for data in early:
+            self._deliver(data)
+
+    def _hand_over(self, handler: Callable[[bytes], None], data: bytes) -> None:
+        try:
+            handler(data)
+        except Exception:  # noqa: BLE001  aiortc would close this side without a word
+            _log.exception("a message from a peer can't be handled; its connection is closed")
+            self.lose("a message could not be handled")
+
+    def lose(self, why: str) -> None:
+        """Ends the connection at once: `on_closed` is told `why`, and everything is freed in the background."""
         if self._reason is not None:
             return
         was_open, self._reason, self._stage = self.open, why, "closed"
