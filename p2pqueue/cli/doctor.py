@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 NEWEST_YEAR_MS = 4_102_444_800_000  # 2100: a clock beyond is not read
 OLDEST_CLOCK = 1_767_225_600  # seconds, 2026-01-01: a clock before lost its battery
-ROOM = 1_000_000_000  # bytes free below which a disk is called short
 SLOW_SYNC = 0.05  # seconds for one durable write, above which enqueueing feels slow
 
 Verdict = Literal["ok", "warning", "wrong"]
@@ -163,12 +162,25 @@ def _disk(home: Home) -> Iterator[Finding]:
         yield Finding("disk", "wrong", f"{place}: {error.strerror}")
         return
     words = f"{quantities.bytes_text(usage.free)} free of {quantities.bytes_text(usage.total)}"
-    if usage.free < ROOM:
-        yield Finding("disk", "warning", words, "free some: no file is stored where less than the setting `reserve` is left")
+    reserve = _reserve(home, usage.total)
+    if usage.free < reserve:
+        words = f"{words}, of which {quantities.bytes_text(reserve)} stay reserved"
+        yield Finding("disk", "warning", words, "free some: no file is stored now; the setting `reserve` says how much stays free")
     else:
         yield Finding("disk", "ok", words)
     if home.path.is_dir():
         yield from _writing(home)
+
+
+def _reserve(home: Home, total: int) -> int:
+    from p2pqueue.config import load_settings
+    from p2pqueue.errors import P2PQueueError
+    from p2pqueue.payload.store import reserved
+
+    try:
+        return reserved(total, load_settings(home).reserve)
+    except P2PQueueError:  # told already
+        return reserved(total)
 
 
 def _writing(home: Home) -> Iterator[Finding]:

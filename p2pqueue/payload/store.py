@@ -90,7 +90,7 @@ class ShardStore:
                 "or raise the setting `quota`"
             )
         disk = shutil.disk_usage(self._existing_folder())
-        reserve = min(DEFAULT_RESERVE if self._reserve is None else self._reserve, disk.total // 20)
+        reserve = reserved(disk.total, self._reserve)
         if disk.free - (size - written) < reserve:
             raise DiskFull(
                 f"No space left to store {size} bytes in {self.folder} ({disk.free} are free, {reserve} stay reserved); "
@@ -150,6 +150,11 @@ class ShardStore:
     def _existing_folder(self) -> Path:
         make_private_dir(self.folder)
         return self.folder
+
+
+def reserved(total: int, wanted: int | None = None) -> int:
+    """How many bytes of a disk of that size stay free; `wanted` is the setting."""
+    return min(DEFAULT_RESERVE if wanted is None else wanted, total // 20)
 
 
 def is_unneeded(connection: sqlite3.Connection, address: bytes) -> bool:

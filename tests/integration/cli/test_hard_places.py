@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -127,3 +129,14 @@ def test_the_doctor_tells_whether_a_node_runs(p2p: CommandLine) -> None:
     told = p2p("doctor", "--json").json
     assert told["ok"]
     assert [check["verdict"] for check in told["checks"] if check["check"] == "node"] == ["warning"]
+
+
+@pytest.mark.parametrize(("reserve", "verdict"), [("1", "ok"), ("900GB", "warning")])
+def test_the_doctor_calls_a_disk_short_where_less_is_free_than_the_setting_reserves(
+    p2p: CommandLine, reserve: str, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = 10_000_000_000_000  # bytes; at most a twentieth is reserved
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=total, free=400_000_000))
+    p2p("config", "set", "reserve", reserve)
+    told = p2p("doctor", "--json", check=None).json
+    assert [check["verdict"] for check in told["checks"] if check["check"] == "disk"] == [verdict]
