@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -116,7 +115,7 @@ def current() -> tuple[Interface, ...]:
         name, index = str(adapter.nice_name), adapter.index or 0
         up, flags = states.get(name, (True, ""))
         addresses = tuple(address for ip in adapter.ips if (address := _address(ip)) is not None)
-        kind = _kind(name, index, loopback="loopback" in flags or any(address.ip.is_loopback for address in addresses))
+        kind = kind_of(name, index, loopback="loopback" in flags or any(address.ip.is_loopback for address in addresses))
         found.append(Interface(name, addresses, index, up, kind))
     return tuple(sorted(found, key=lambda interface: (interface.index, interface.name)))
 
@@ -129,33 +128,28 @@ def _address(ip: ifaddr.IP) -> Address | None:
         return None
 
 
-def _kind(name: str, index: int, *, loopback: bool) -> Kind:
+def kind_of(name: str, index: int, *, loopback: bool = False, sys: Path = _SYS) -> Kind:
+    """What an interface is, by its name and by what Linux says of it in `/sys/class/net`."""
     if loopback:
         return "loopback"
     told = next((kind for kind, names in _NAMES if re.fullmatch(names, name)), None)
-    if told is not None:
-        return told
-    return _kind_by_sys(_SYS / name, index) if _SYS.is_dir() else "ordinary"
+    return told or _kind_by_sys(sys, name, index)
 
 
-def _kind_by_sys(folder: Path, index: int) -> Kind:
+def _kind_by_sys(sys: Path, name: str, index: int) -> Kind:
+    folder = sys / name
     try:
         if int((folder / "ifindex").read_text()) != index:
             return "ordinary"  # /sys shows another network namespace
+        if (folder / "master").exists():
+            return "ordinary" if (folder / "device").exists() else "veth-host"
         if (folder / "tun_flags").exists():
-            return "veth-host" if (folder / "master").exists() else "tunnel"
+            return "tunnel"
         if (folder / "bridge").is_dir():  # a bridge over the network card has the address of the host itself
-            ports = (folder / "brif").iterdir()
-            return "ordinary" if any((port / "device").exists() for port in _targets(ports)) else "bridge"
-        if (folder / "master").exists() and not (folder / "device").exists():
-            return "veth-host"
+            return "ordinary" if any((sys / port.name / "device").exists() for port in (folder / "brif").iterdir()) else "bridge"
     except (OSError, ValueError):
-        pass  # it went away meanwhile
+        pass  # no Linux, or it went away meanwhile
     return "ordinary"
-
-
-def _targets(ports: Iterable[Path]) -> Iterable[Path]:
-    return (_SYS / port.name for port in ports)
 
 
 @dataclass(frozen=True)
@@ -168,7 +162,7 @@ class Clocks:
 
 def read_clocks() -> Clocks:
     """The clocks of this machine; where none goes on during sleep, wall time does (setting it counts as sleep then)."""
-    boottime = getattr(time, "CLOCK_BOOTTIME", None) if sys.platform == "linux" else None
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)  # of Linux
     return Clocks(time.monotonic(), time.time() if boottime is None else time.clock_gettime(boottime))
 
 
