@@ -91,6 +91,8 @@ def run_command(invocation: Invocation, /, app: str | None, burst: bool, **overr
 def _tell_start(invocation: Invocation, node: Node) -> None:
     if node.recovered:
         invocation.say(f"took back {quantities.counted(len(node.recovered), 'job')} of an earlier run")
+    if node.application is not None and not node.tasks and node.settings.work:
+        invocation.warn(f"{plain(node.application)} has no tasks; decorate its functions with @queue.task()")
     commands = sorted(name for name, task in node.tasks.items() if task.command is not None)
     if commands and node.settings.work and not node.settings.allow_exec:
         wait = "1 task waits" if len(commands) == 1 else f"{len(commands)} tasks wait"

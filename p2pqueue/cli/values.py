@@ -17,6 +17,7 @@ from p2pqueue.cli import quantities
 
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _STDIN_LIMIT = 1 << 20  # bytes read from stdin: sixteen times what a job can carry, so that the refusal can say so
+_MOST_DIGITS = 40  # of a whole number: twice what a job can carry, so that its refusal can say so
 _OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(.*)\]")
 
 
@@ -58,14 +59,14 @@ def value(text: str, annotation: str = "", *, name: str = "the value") -> Any:
     for kind in kinds:
         reader = _READERS.get(kind)
         if reader is None:
-            return _json_or_text(text)
+            return _json_or_text(text, name)
         try:
             return reader(text)
         except (ValueError, RecursionError, click.BadParameter):
             failures.append(kind)
     if failures:
         raise click.UsageError(f"{name} takes {' or '.join(_WORDS.get(kind, kind) for kind in failures)}, and {text[:80]!r} is none.")
-    return _json_or_text(text)
+    return _json_or_text(text, name)
 
 
 def check_names(task: str, values: Iterable[str], parameters: Iterable[Mapping[str, Any]]) -> None:
@@ -119,9 +120,14 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def _json_or_text(text: str) -> Any:
+def _json_or_text(text: str, name: str) -> Any:
+    def whole(digits: str) -> int:
+        if len(digits) > _MOST_DIGITS:
+            raise click.UsageError(f"{name} has a whole number of {len(digits):,} digits, which no job can carry; quoted it is text.")
+        return int(digits)
+
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_int=whole)
     except (ValueError, RecursionError):
         return text
 

@@ -38,3 +38,11 @@ def test_command_tasks_that_may_not_run_are_named_at_the_start(p2p: CommandLine,
     told = p2p("run", str(commands), "--burst").err
     assert "2 tasks wait until the node is started with --allow-exec: shout, whisper" in told
     assert "--allow-exec" not in p2p("run", str(commands), "--burst", "--allow-exec").err
+
+
+def test_an_application_without_a_task_is_told_of_in_one_line(p2p: CommandLine, tmp_path: Path) -> None:
+    application = tmp_path / "none.py"
+    application.write_text("from p2pqueue import Queue\n\nqueue = Queue('texts')\n")
+    told = [line for line in p2p("run", str(application), "--burst").err.splitlines() if "warning" in line]
+    assert told == [f"warning: {application} has no tasks; decorate its functions with @queue.task()"]
+    assert p2p("run", str(application), "--burst", "-q").err == ""

@@ -67,6 +67,14 @@ def test_a_value_that_does_not_fit_is_refused_with_what_would(text: str, annotat
         values.value(text, annotation, name="height")
 
 
+@pytest.mark.parametrize("text", ["9" * 41, "-" + "9" * 5000, "[1, " + "9" * 5000 + "]"])
+@pytest.mark.parametrize("annotation", ["", "Color"])
+def test_a_number_too_long_to_be_read_is_refused_and_not_taken_for_text(text: str, annotation: str) -> None:
+    with pytest.raises(click.UsageError, match="height has a whole number of .* digits"):
+        values.value(text, annotation, name="height")
+    assert values.value(f'"{"9" * 5000}"', annotation) == "9" * 5000
+
+
 def test_deeply_nested_json_is_text_and_breaks_nothing() -> None:
     text = "[" * 100_000
     assert values.value(text) == text
