@@ -82,6 +82,11 @@ class Store:
         self._watch = Watch(self.replica)
         return self.replica.connection
 
+    @property
+    def is_closed(self) -> bool:
+        """Says whether `close` was called."""
+        return self._closed
+
     # Writing
 
     async def write(self, fn: Callable[[Writer], T], *, quiet: bool = False) -> T:
@@ -167,6 +172,8 @@ class Store:
                 change.future.set_exception(done.error)
         for rows in touched:
             self._tell(rows)
+        if any(change.quiet for change in changes):
+            self._tell_of_quiet()
         self._last_write = asyncio.get_running_loop().time()
         self._log_is_empty = False
         self._busy = False
@@ -199,9 +206,12 @@ class Store:
 
     # Hearing of changes
 
-    def subscribe(self) -> Subscription:
-        """Fires with the rows that commits touched, here (but the quiet ones) and in other processes."""
-        subscription = Subscription(self._subscriptions.discard)
+    def subscribe(self, *, quiet: bool = False) -> Subscription:
+        """Fires with the rows that commits touched, here (but the quiet ones) and in other processes.
+
+        With `quiet` it fires at quiet ones too, without saying which rows they touched.
+        """
+        subscription = Subscription(self._subscriptions.discard, quiet=quiet)
         self._subscriptions.add(subscription)
         return subscription
 
@@ -227,6 +237,11 @@ class Store:
     def _tell(self, rows: Rows | None) -> None:
         for subscription in tuple(self._subscriptions):
             subscription.tell(rows)
+
+    def _tell_of_quiet(self) -> None:
+        for subscription in tuple(self._subscriptions):
+            if subscription.quiet:
+                subscription.tell(None)
 
     def _wait_for_next_look(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look_by_time)

@@ -14,7 +14,8 @@ class Subscription:
     What comes while nobody waits is gathered into one. Leaving its `async with` block ends it.
     """
 
-    def __init__(self, on_close: Callable[[Subscription], None]) -> None:
+    def __init__(self, on_close: Callable[[Subscription], None], *, quiet: bool = False) -> None:
+        self.quiet = quiet  # it hears of quiet commits too
         self._on_close = on_close
         self._touched: set[tuple[str, str]] = set()
         self._unknown = False
