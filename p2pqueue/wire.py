@@ -41,11 +41,11 @@ def pack(value: Any) -> bytes:
     return packed
 
 
-def unpack(data: bytes | memoryview, *, limit: int = MESSAGE_LIMIT, nesting: int = NESTING_LIMIT) -> Any:
+def unpack(data: bytes | memoryview, *, limit: int = MESSAGE_LIMIT, nesting: int | None = NESTING_LIMIT) -> Any:
     """The value that these bytes stand for; lists for arrays, aware UTC datetimes for timestamps.
 
     Raises `MalformedMessage` beyond `limit` bytes or `nesting` levels, for any other extension, and for
-    bytes that are cut short or go on after the value.
+    bytes that are cut short or go on after the value. With `nesting` None the caller looks at every level himself.
     """
     size = len(data)
     if size > limit:
@@ -54,7 +54,7 @@ def unpack(data: bytes | memoryview, *, limit: int = MESSAGE_LIMIT, nesting: int
         value = msgpack.unpackb(data, raw=False, strict_map_key=False, timestamp=3, ext_hook=_refuse_extension)
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException) as error:
         raise MalformedMessage(f"not a message: {str(error) or type(error).__name__}") from error
-    if size > nesting and type(value) in (list, dict) and _is_deeper(value, nesting):  # each level takes a byte
+    if nesting is not None and size > nesting and type(value) in (list, dict) and _is_deeper(value, nesting):  # each level takes a byte
         raise MalformedMessage(f"more than {nesting} levels of nesting")
     return value
 

@@ -7,6 +7,8 @@ ignored, so that a newer peer may say more. Every list, text and number has its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from types import NoneType
 from typing import Any
 
 import msgpack
@@ -46,8 +48,16 @@ from p2pqueue.replica.write import Head, Write
 KEY_LIMIT = 512  # characters of a key
 NAME_LIMIT = 64  # characters of the name of a table or a register
 REASON_LIMIT = 200  # characters of a reason
+MAX_COLUMNS = 256  # columns of a register
+SIGNATURE_SIZE = 64  # bytes
+
+_PLAIN = 10  # parts of a write that is not signed; a signed one has its body and signature besides
+_ANYBODY = bytes(16)
+_TEXTS = frozenset({str, bytes, NoneType})
+_COLUMN_TYPES = _TEXTS | {int, float}
 
 Fields = Mapping[str, Any]
+Holds = Callable[[bytes, bytes, bytes], bool]  # whether this author made this signature over this body
 
 
 def encode(message: Message) -> bytes:
@@ -57,19 +67,19 @@ def encode(message: Message) -> bytes:
     return packed
 
 
-def decode(data: bytes | memoryview) -> Message | None:
+def decode(data: bytes | memoryview, *, holds: Holds | None = None) -> Message | None:
     """The message that these bytes stand for, None for a kind that this version doesn't know.
 
-    Raises `MalformedMessage` for anything else that isn't one.
+    `holds` checks the signatures in messages of writes. Raises `MalformedMessage` for anything else that isn't one.
     """
-    fields = wire.unpack(data)
+    fields = wire.unpack(data, nesting=None)
     if not isinstance(fields, dict) or not isinstance(fields.get("k"), str):
         raise MalformedMessage("not a map with a kind")
     decoder = _DECODERS.get(fields["k"])
     if decoder is None:
         return None
     try:
-        return decoder(fields)
+        return _decode_writes(fields, holds) if decoder is _decode_writes else decoder(fields)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise MalformedMessage(f"a {fields['k']!r} message that isn't one: {type(error).__name__} {error}") from error
 
@@ -92,8 +102,8 @@ def _encode_writes(message: Writes) -> Fields:
     return {"r": message.round, "s": message.session, "i": message.index, "a": authors, "w": writes}
 
 
-def _decode_writes(fields: Fields) -> Writes:
-    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), _writes(fields))
+def _decode_writes(fields: Fields, holds: Holds | None = None) -> Writes:
+    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), _writes(fields, holds))
 
 
 def _encode_mend(message: Mend) -> Fields:
@@ -187,41 +197,77 @@ def _pack_writes(writes: Sequence[Write]) -> tuple[list[bytes], list[Any]]:
     return list(authors), packed
 
 
-def _writes(fields: Mapping[str, Any], limit: int = MAX_WRITES) -> tuple[Write, ...]:
-    authors = [_bytes(author, 16) for author in _list(fields["a"], limit)]
-    return tuple(_write(entry, authors) for entry in _list(fields["w"], limit))
+def _writes(fields: Fields, holds: Holds | None = None) -> tuple[Write, ...]:
+    authors = [_bytes(author, 16) for author in _list(fields["a"], MAX_WRITES)]
+    entries = _list(fields["w"], MAX_WRITES)
+    if not entries:
+        return ()
+    first = [entry[:_PLAIN] for entry in entries]
+    tables, keys, registers, generations, ranks, claims, hlcs, indexes, seqs, values = zip(*first, strict=True)
+    _check_names({*tables, *registers}, keys)
+    _check_stamps(generations, ranks, claims, hlcs)
+    _check_range(indexes, 0, len(authors) - 1)
+    _check_range(seqs, 1, (1 << 63) - 1)
+    _check_values([value for entry, value in zip(entries, values, strict=True) if len(entry) <= _PLAIN or entry[_PLAIN] is None])
+    return tuple([_write(entry, authors, holds) for entry in entries])
 
 
-def _write(entry: Any, authors: Sequence[bytes]) -> Write:
-    table, key, register, generation, rank, claim, hlc, author, seq, values, *signed = entry
-    for number in (generation, rank, claim, hlc, author, seq):
-        if type(number) is not int:
-            raise ValueError("a number that is none")
-    if author < 0 or seq < 1 or seq >= 1 << 63:
-        raise ValueError("a number out of range")
-    stamp = Stamp(generation, rank, claim, hlc, authors[author])
-    if not is_wellformed(stamp):
-        raise ValueError("a stamp out of range")
-    body, signature = ([*signed, None, None])[:2]
+def _write(entry: list[Any], authors: Sequence[bytes], holds: Holds | None) -> Write:
+    """A write whose parts have been checked, but for its signed ones."""
+    table, key, register, generation, rank, claim, hlc, author, seq, values = entry[:_PLAIN]
+    stamp = tuple.__new__(Stamp, (generation, rank, claim, hlc, authors[author]))
+    body, signature = (*entry[_PLAIN:], None, None)[:2]
     if body is None:
-        columns = tuple(_list(values, 256))
-        if not all(map(_is_plain, columns)):
-            raise ValueError("a column that holds no plain value")
-    elif type(body) is bytes and signature is None:
-        columns = ()
-    elif type(body) is bytes and type(signature) is bytes and len(signature) == 64:
-        columns = tuple(_list(wire.unpack(body)[-1], 256))
-    else:
+        return Write(table, key, register, stamp, seq, tuple(values))
+    if type(body) is not bytes or not (signature is None or (type(signature) is bytes and len(signature) == SIGNATURE_SIZE)):
         raise ValueError("a body or a signature that is none")
-    return Write(_text(table, NAME_LIMIT), _text(key, KEY_LIMIT), _text(register, NAME_LIMIT), stamp, seq, columns, body, signature)
+    if signature is None:
+        return Write(table, key, register, stamp, seq, (), body)
+    checked = holds is not None and holds(authors[author], body, signature)
+    return Write(table, key, register, stamp, seq, _signed_values(body), body, signature, checked)
 
 
-def _is_plain(value: Any) -> bool:
-    """Says whether SQLite keeps the value as it is: it has no NaN and 64 bits for a number."""
-    kind = type(value)
-    if kind is int:
-        return -(1 << 63) <= int(value) < 1 << 63
-    return value is None or kind is str or kind is bytes or (kind is float and value == value)
+def _signed_values(body: bytes) -> tuple[Any, ...]:
+    values = _list(wire.unpack(body, nesting=None)[-1], MAX_COLUMNS)
+    if not _COLUMN_TYPES.issuperset(map(type, values)):
+        wire.unpack(body)  # whatever else it holds, it isn't nested without end
+    return tuple(values)
+
+
+def _check_names(names: set[Any], keys: Sequence[Any]) -> None:
+    for name in names:
+        _text(name, NAME_LIMIT)
+    if set(map(type, keys)) != {str} or max(map(len, keys)) > KEY_LIMIT:
+        raise ValueError(f"not a text of at most {KEY_LIMIT} characters")
+
+
+def _check_stamps(generations: Sequence[Any], ranks: Sequence[Any], claims: Sequence[Any], hlcs: Sequence[Any]) -> None:
+    """What `is_wellformed` asks of each stamp, asked of all at once."""
+    if {*map(type, generations), *map(type, ranks), *map(type, claims), *map(type, hlcs)} != {int}:
+        raise ValueError("a number that is none")
+    lowest = Stamp(min(generations), min(ranks), min(claims), min(hlcs), _ANYBODY)
+    highest = Stamp(max(generations), max(ranks), max(claims), max(hlcs), _ANYBODY)
+    if 0 in hlcs or not (is_wellformed(lowest) and is_wellformed(highest)):
+        raise ValueError("a stamp out of range")
+
+
+def _check_range(numbers: Sequence[Any], least: int, most: int) -> None:
+    if set(map(type, numbers)) != {int} or min(numbers) < least or max(numbers) > most:
+        raise ValueError("a number out of range")
+
+
+def _check_values(values: Sequence[Any]) -> None:
+    """Raises for what SQLite would not keep as it is: it has no NaN and 64 bits for a number."""
+    if any(type(columns) is not list or len(columns) > MAX_COLUMNS for columns in values):
+        raise ValueError(f"not a list of at most {MAX_COLUMNS}")
+    kinds = set(map(type, chain.from_iterable(values)))
+    if kinds <= _TEXTS:
+        return
+    numbers = [value for value in chain.from_iterable(values) if type(value) not in _TEXTS]
+    if not kinds <= _COLUMN_TYPES or any(value != value for value in numbers):
+        raise ValueError("a column that holds no plain value")
+    if any(type(value) is int and not -(1 << 63) <= value < 1 << 63 for value in numbers):
+        raise ValueError("a column that holds no plain value")
 
 
 def _rows(raw: Any) -> tuple[RowId, ...]:

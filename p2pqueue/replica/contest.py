@@ -100,7 +100,7 @@ def offer(writer: Writer, batch: Batch, writes: Sequence[Write], tally: Tally) -
             if register not in signed:
                 entry = make(Known, (write.stamp, write.seq, 1, 0, values, None, None))
             elif _is_plainly_signed(write):
-                entry = make(Known, (write.stamp, write.seq, 0, 0, values, write.body, write.signature))
+                entry = make(Known, (write.stamp, write.seq, int(write.checked), 0, values, write.body, write.signature))
             else:
                 _contest(writer, batch, write, tally)
                 continue
@@ -161,12 +161,13 @@ def _contest(writer: Writer, batch: Batch, write: Write, tally: Tally) -> None:
     if not _wins(writer, batch, write, values, body):
         tally.counted += 1
         return
-    must = signed and ((write.table, register) in ALWAYS_VERIFIED or batch.replaces(key, register, write.stamp))
-    problem = writer.keyring.problem(writer.connection, write) if must else None
+    chained = (write.table, register) in ALWAYS_VERIFIED
+    must = signed and (chained or batch.replaces(key, register, write.stamp))
+    problem = writer.keyring.problem(writer.connection, write) if must and (chained or not write.checked) else None
     if problem is not None:
         _refuse(writer, write, problem, tally)
         return
-    batch.take(key, register, Known(write.stamp, write.seq, int(must or not signed), 0, values, body, signature))
+    batch.take(key, register, Known(write.stamp, write.seq, int(must or not signed or write.checked), 0, values, body, signature))
 
 
 def _refuse(writer: Writer, write: Write, problem: str, tally: Tally) -> None:

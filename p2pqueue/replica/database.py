@@ -10,7 +10,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from p2pqueue.clock import Wall
@@ -19,12 +19,13 @@ from p2pqueue.replica.lock import WriteLock
 from p2pqueue.replica.merged import Done, Signer
 from p2pqueue.replica.signing import Keyring, fast_signer
 from p2pqueue.replica.statements import Shape
-from p2pqueue.replica.writer import Writer
+from p2pqueue.replica.writer import Own, Writer
 
 T = TypeVar("T")
 Transaction = Callable[[Writer], Any]
 _log = logging.getLogger(__name__)
 _READERS_KEPT = 4
+_LOOK_EVERY = 8  # register writes
 _TRUNCATE_WAIT_MS = 100  # how long readers are waited for before the log is emptied
 
 
@@ -38,7 +39,7 @@ class Database:
         self.connection = connection
         self.shapes: Mapping[str, Shape] = {}
         self.numbers = (b"", 0, 0)  # of the last transaction: author, its number before and after
-        self.touched: frozenset[tuple[str, str]] = frozenset()  # by the last transaction
+        self.touched: Set[tuple[str, str]] = frozenset()  # by the last transaction
         self._lock = lock
         self._signer = signer
         self._sign = fast_signer(signer)
@@ -49,12 +50,27 @@ class Database:
         self._readers_lock = threading.Lock()
         self._wal = path + "-wal"
         self._wal_size = 0
+        self._unlooked = 0  # numbers given out since the log was looked at
+        self._own: Own | None = None  # as the last transaction here left it, at this version of the data:
+        self._version = -1
+
+    @property
+    def signer(self) -> Signer:
+        """Who writes here."""
+        return self._signer
 
     def write(self, fn: Callable[[Writer], T]) -> T:
         """Runs one function in one durable transaction and gives what it gave; if it raises, nothing is written."""
-        with self._transaction() as writer:
+        self._lock.acquire()
+        try:
+            writer = self._begin()
             result = fn(writer)
-        self.checkpoint_if_due()
+            self._commit(writer)
+        except BaseException as error:
+            self._undo(error)
+            raise
+        self._lock.release()
+        self._checkpoint_some_time(writer)
         return result
 
     def write_many(self, fns: Sequence[Transaction]) -> list[Done]:
@@ -71,7 +87,7 @@ class Database:
                     done = [Done(fns[0](writer))]
             except Exception as error:  # noqa: BLE001 - whatever it is, its caller gets it
                 return [Done(error=error)], frozenset()
-            return done, self.touched if loud and loud[0] else frozenset()
+            return done, frozenset(self.touched) if loud and loud[0] else frozenset()
         heard: set[tuple[str, str]] = set()
         with self._transaction() as writer:
             done = []
@@ -121,6 +137,13 @@ class Database:
             self._checkpoint("PASSIVE")
             self._wal_size = size
 
+    def _checkpoint_some_time(self, writer: Writer) -> None:
+        """As `checkpoint_if_due`, but small transactions look at the log by turns."""
+        self._unlooked += writer.seq - writer.began_at or 1
+        if self._unlooked >= _LOOK_EVERY:
+            self._unlooked = 0
+            self.checkpoint_if_due()
+
     def truncate_log(self) -> None:
         """Moves the log into the database and empties it; for idle moments."""
         if self.path == MEMORY:
@@ -155,14 +178,49 @@ class Database:
     def _transaction(self) -> _Transaction:
         return _Transaction(self)
 
+    def _begin(self) -> Writer:
+        """Begins a transaction; the lock is held."""
+        connection = self.connection
+        connection.execute("BEGIN IMMEDIATE")
+        # What another process has committed since, SQLite tells by the version: until then author, number and clock are known.
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        own = self._own if version == self._version else None
+        self._own, self._version = None, version
+        return self._writer(own)
+
+    def _commit(self, writer: Writer) -> None:
+        writer.finish()
+        self.connection.execute("COMMIT")
+        self._own = own = writer.own
+        self.numbers = (own[0], writer.began_at, own[2])
+        self.touched = writer.touched
+
+    def _undo(self, error: BaseException) -> None:
+        """Undoes a transaction and gives the lock back. Raises in words."""
+        try:
+            self._roll_back()
+        finally:
+            self._lock.release()
+        told = words(error, self.path) if isinstance(error, sqlite3.Error) else None
+        if told is not None:
+            raise told from error
+
     def _roll_back(self) -> None:
+        self._own = None
         self._keyring.forget()
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
-    def _writer(self) -> Writer:
+    def _writer(self, own: Own | None = None) -> Writer:
         return Writer(
-            self.connection, self.shapes, self._signer, sign=self._sign, keyring=self._keyring, now=self._wall(), random=self._random
+            self.connection,
+            self.shapes,
+            self._signer,
+            sign=self._sign,
+            keyring=self._keyring,
+            now=self._wall(),
+            random=self._random,
+            own=own,
         )
 
     def _reader(self) -> sqlite3.Connection:
@@ -191,34 +249,20 @@ class _Transaction:
         database = self._database
         database._lock.acquire()
         try:
-            database.connection.execute("BEGIN IMMEDIATE")
-            self._writer = database._writer()
+            self._writer = database._begin()
         except BaseException as error:
-            self._undo(error)
+            database._undo(error)
             raise
         return self._writer
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        database = self._database
         if error is not None:
-            self._undo(error)
+            database._undo(error)
             return
-        database, writer = self._database, self._writer
         try:
-            writer.finish()
-            database.connection.execute("COMMIT")
-            database.numbers = (writer.author, writer.began_at, writer.seq)
-            database.touched = frozenset(writer.touched)
+            database._commit(self._writer)
         except BaseException as failure:
-            self._undo(failure)
+            database._undo(failure)
             raise
         database._lock.release()
-
-    def _undo(self, error: BaseException) -> None:
-        database = self._database
-        try:
-            database._roll_back()
-        finally:
-            database._lock.release()
-        told = words(error, database.path) if isinstance(error, sqlite3.Error) else None
-        if told is not None:
-            raise told from error

@@ -26,7 +26,7 @@ class Send:
 class Report:
     """Something to count, log and show: what, and about what."""
 
-    kind: Literal["fork", "twin", "digest", "refused", "set aside", "flood"]
+    kind: Literal["fork", "twin", "digest", "refused", "refused there", "set aside", "flood"]
     detail: str
 
 

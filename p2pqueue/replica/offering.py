@@ -39,7 +39,7 @@ class Offering:
         self._relays = relays
         self._max_writes = max_writes
         self._begun: dict[bytes, int] = {}  # by the peer's session: its last round that was begun
-        self._counted: dict[bytes, int] = {}  # by the peer, of each author
+        self.counted: dict[bytes, int] = {}  # by the peer, of each author
         self._held: dict[bytes, Spans] = {}  # by the peer, or sent to it in this round
         self._falls: int | None = None
         self._sent = 0  # messages of writes in this round
@@ -72,7 +72,7 @@ class Offering:
     def heard(self, writes: Iterable[Write]) -> None:
         """The peer holds what it sends."""
         for write in writes:
-            if write.seq > self._counted.get(write.stamp.author, 0):
+            if write.seq > self.counted.get(write.stamp.author, 0):
                 self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
 
     def asked(self, round_id: RoundId, rows: tuple[RowId, ...]) -> None:
@@ -120,7 +120,7 @@ class Offering:
             self._look, self._finished, self._reading = False, False, self._number()
             held = {author: tuple(spans) for author, spans in self._held.items() if spans}
             limits = room * self._max_writes, room * MAX_BYTES
-            effects.append(ReadUnsent(self._reading, dict(self._counted), held, not self._relays, *limits))
+            effects.append(ReadUnsent(self._reading, dict(self.counted), held, not self._relays, *limits))
         if self._finished and not self._outbox:
             effects += [ReadEnded(self._number(), self.round, *asked) for asked in self._asked]
             self._asked.clear()
@@ -162,7 +162,7 @@ class Offering:
     def _begin(self, message: Heads) -> None:
         self.round = message.round
         self._begun[message.round.session] = message.round.number
-        self._counted, self._held, self._told = {}, {}, {}
+        self.counted, self._held, self._told = {}, {}, {}
         self._falls = self._done = None
         self._finished = False
         self._sent = self._reading = 0
@@ -174,18 +174,18 @@ class Offering:
 
     def _learn(self, message: Heads) -> None:
         for author, head in message.heads.items():
-            self._counted[author] = max(head.seq, self._counted.get(author, 0))
+            self.counted[author] = max(head.seq, self.counted.get(author, 0))
         for author, spans in message.held.items():
             self._held.setdefault(author, Spans()).update(spans)
         for author, held in self._held.items():
-            held.forget_to(self._counted.get(author, 0))
+            held.forget_to(self.counted.get(author, 0))
 
     def _cover(self, heads: Mapping[bytes, Head]) -> None:
         """Nothing at or below these heads is unsent: what isn't live there any more has been outranked by what was sent."""
         self._finished = True
-        ahead = {author: head for author, head in heads.items() if head.seq > self._counted.get(author, 0)}
+        ahead = {author: head for author, head in heads.items() if head.seq > self.counted.get(author, 0)}
         for author, head in ahead.items():
-            self._held.setdefault(author, Spans()).add(self._counted.get(author, 0) + 1, head.seq)
+            self._held.setdefault(author, Spans()).add(self.counted.get(author, 0) + 1, head.seq)
         if any(self._told.get(author) != head for author, head in ahead.items()):
             self._done = ahead
 

@@ -44,7 +44,8 @@ from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Head, Write
 
-_VERIFY_BATCH = 250  # signatures checked in one transaction: 10 ms
+VERIFY_BATCH = 250  # signatures checked in one transaction: 10 ms
+Place = tuple[bytes, int]  # an author and a number
 NOT_RELAYED = "a device of this role may not relay"
 
 
@@ -87,6 +88,21 @@ class Peering:
                 return replica.read(lambda connection: self._bucket(connection, request))
             case ReadGreater():
                 return tuple(replica.read(lambda connection: greater_writes(connection, replica.shapes, request.writes))[:MAX_WRITES])
+
+    def observe(self, request: Observe) -> Observed | None:
+        """Answers by reading alone; None where something must be written, so that `answer` has to."""
+        heads, author, problem, acknowledged = self.replica.read(lambda connection: _compare(connection, request, self.peer))
+        if problem is not None or _is_record(request, author, acknowledged):
+            return None
+        return Observed(heads, forked=False)
+
+    def check(self, after: Place) -> tuple[tuple[Refusal, ...], Place | None]:
+        """Checks a page of the signatures that were left for later; gives those that don't hold, and where the next page begins.
+
+        `MoveHeads` checks all that are left; where they are many, this keeps transactions short.
+        """
+        refused, place = self.replica.verify_page(after, VERIFY_BATCH)
+        return tuple(_refusal(each) for each in refused if each.lasting), place
 
     def _state(self, connection: sqlite3.Connection) -> State:
         (author,) = connection.execute("SELECT author FROM incarnation").fetchone()
@@ -155,7 +171,7 @@ class Peering:
         refused: list[Refused] = []
         place: tuple[bytes, int] | None = (b"", 0) if self.replica.unverified() else None
         while place is not None:
-            answers, place = self.replica.verify_page(place, _VERIFY_BATCH)
+            answers, place = self.replica.verify_page(place, VERIFY_BATCH)
             refused += [each for each in answers if each.lasting]
         return refused
 
@@ -164,7 +180,7 @@ class Peering:
         heads, author, problem, acknowledged = replica.read(lambda connection: _compare(connection, request, self.peer))
         if problem is not None:
             replica.fork(problem, author=author)
-        elif request.record and author in request.heads and request.heads[author].seq > acknowledged:
+        elif _is_record(request, author, acknowledged):
             replica.acknowledge(self.peer, request.heads[author].seq, author=author)
         return Observed(heads, problem is not None)
 
@@ -212,6 +228,10 @@ def _compare(connection: sqlite3.Connection, request: Observe, peer: str) -> tup
             return heads, author, "a peer holds another write under a number that was given here", 0
     row = connection.execute("SELECT seq FROM acks WHERE peer = ? AND author = ?", (peer, author)).fetchone()
     return heads, author, None, 0 if row is None else row[0]
+
+
+def _is_record(request: Observe, author: bytes, acknowledged: int) -> bool:
+    return request.record and author in request.heads and request.heads[author].seq > acknowledged
 
 
 def _closed_author(connection: sqlite3.Connection) -> bytes | None:

@@ -25,11 +25,14 @@ _WALK = (
     "SELECT (SELECT min(changes.author) FROM changes WHERE changes.author > known.author) FROM known WHERE known.author IS NOT NULL)"
 )
 _AUTHORS = f"{_WALK} SELECT author FROM known WHERE author IS NOT NULL UNION SELECT author FROM set_aside WHERE held"
-_HELD = (
-    f"{_WALK} SELECT changes.author, changes.seq FROM known JOIN changes INDEXED BY changes_by_author ON changes.author = known.author "
-    "AND changes.seq > coalesce((SELECT seq FROM heads WHERE heads.author = known.author), 0) WHERE verified = 1 "
-    "UNION ALL SELECT author, seq FROM set_aside WHERE held "
-    "AND seq > coalesce((SELECT seq FROM heads WHERE heads.author = set_aside.author), 0)"
+# All of these are read from the index alone, without a look at the rows.
+_KNOWN = (
+    f"{_WALK} SELECT author, coalesce((SELECT seq FROM heads WHERE heads.author = known.author), 0) FROM known WHERE author IS NOT NULL"
+)
+_LOOSE = "FROM changes INDEXED BY changes_by_author WHERE author = ? AND seq > ?"
+_UNVERIFIED = "SELECT author, seq FROM changes INDEXED BY changes_unverified WHERE verified = 0"
+_HELD_ASIDE = (
+    "SELECT author, seq FROM set_aside WHERE held AND seq > coalesce((SELECT seq FROM heads WHERE heads.author = set_aside.author), 0)"
 )
 
 
@@ -60,10 +63,21 @@ def is_anything_unsent(connection: sqlite3.Connection, counted: Mapping[bytes, i
 
 def held(connection: sqlite3.Connection) -> dict[bytes, Spans]:
     """The numbers above each author's head whose writes are here; unchecked signed ones don't count."""
-    found: dict[bytes, Spans] = {}
-    for author, seq in connection.execute(_HELD):
+    found = {author: _loose(connection, author, above) for author, above in connection.execute(_KNOWN).fetchall()}
+    for author, seq in connection.execute(_UNVERIFIED):
+        found[author].remove(seq)
+    for author, seq in connection.execute(_HELD_ASIDE):
         found.setdefault(author, Spans()).add(seq)
-    return found
+    return {author: spans for author, spans in found.items() if spans}
+
+
+def _loose(connection: sqlite3.Connection, author: bytes, above: int) -> Spans:
+    number, first, last = connection.execute(f"SELECT count(*), min(seq), max(seq) {_LOOSE}", (author, above)).fetchone()
+    if number == 0:
+        return Spans()
+    if number == last - first + 1:  # as while all of an author's writes come, the newest first
+        return Spans(((first, last),))
+    return Spans.of_sorted(seq for (seq,) in connection.execute(f"SELECT seq {_LOOSE} ORDER BY seq", (author, above)))
 
 
 def live_writes(

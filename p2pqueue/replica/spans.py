@@ -19,6 +19,30 @@ class Spans:
         for first, last in spans:
             self.add(first, last)
 
+    @classmethod
+    def of_sorted(cls, numbers: Iterable[int]) -> Spans:
+        """The set of numbers that come in their order: quicker than adding one by one."""
+        spans = cls()
+        reached = -2
+        for number in numbers:
+            if number > reached + 1:
+                spans._first.append(number)
+                spans._last.append(reached)
+            reached = number
+        spans._last.append(reached)
+        del spans._last[0]  # what stands before the first
+        return spans
+
+    def remove(self, number: int) -> None:
+        """Takes out one number."""
+        index = bisect_left(self._last, number)
+        if index == len(self._first) or self._first[index] > number:
+            return
+        first, last = self._first[index], self._last[index]
+        parts = [(a, b) for a, b in ((first, number - 1), (number + 1, last)) if a <= b]
+        self._first[index : index + 1] = [a for a, _ in parts]
+        self._last[index : index + 1] = [b for _, b in parts]
+
     def add(self, first: int, last: int | None = None) -> None:
         """Takes in a number, or all from `first` to `last`."""
         last = first if last is None else last

@@ -22,7 +22,8 @@ in; effects come out; requests among them are answered through `answered`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from p2pqueue.replica.effects import (
@@ -70,9 +71,25 @@ from p2pqueue.replica.messages import (
 )
 from p2pqueue.replica.offering import MAX_ASKED, Offering
 from p2pqueue.replica.taking import Taking
-from p2pqueue.replica.write import Write
+from p2pqueue.replica.write import Head, Write
 
 RECORD_EVERY = 5.0  # seconds between two records of one peer's acknowledgements: a late one only costs work at a fork
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far both sides are, as last told: how many numbers are counted there and not here (`behind`), and the reverse (`ahead`)."""
+
+    rounds: int = 0
+    done_at: float | None = None  # when a `done` of the peer's last counted
+    behind: int = 0
+    ahead: int = 0
+    compared: bool = False  # both sides have told what they count
+
+    @property
+    def in_sync(self) -> bool:
+        """Both count the same."""
+        return self.compared and not self.behind and not self.ahead
 
 
 class Session:
@@ -102,6 +119,8 @@ class Session:
         self._unserved: dict[int, Heads] = {}  # by the number of the request that looks at them
         self._early: list[Rows] = []  # asked in rounds that are not served yet
         self._record_at = now
+        self._ours: Mapping[bytes, Head] | None = None  # what is counted here, as last compared
+        self._done_at: float | None = None
 
     def start(self, now: float) -> list[Effect]:
         """The link is up."""
@@ -135,6 +154,14 @@ class Session:
         """When `tick` must be called at the latest."""
         return min(moment for moment in (self._taking.due, self._mending.due, self._offering.due) if moment is not None)
 
+    @property
+    def progress(self) -> Progress:
+        """How far both sides are."""
+        ours, theirs = self._ours or {}, self._offering.counted
+        behind = sum(max(0, seq - (ours[author].seq if author in ours else 0)) for author, seq in theirs.items())
+        ahead = sum(max(0, head.seq - theirs.get(author, 0)) for author, head in ours.items())
+        return Progress(self._taking.rounds, self._done_at, behind, ahead, self._ours is not None and bool(theirs))
+
     # --- messages ---
 
     def _received(self, message: Message, now: float) -> list[Effect]:
@@ -152,7 +179,9 @@ class Session:
                 taking.done(message, now)
             case Refused():
                 if offering.end(message.round):
-                    return [Recheck(self._number(), message.refusals)]
+                    why = message.refusals[0].reason if message.refusals else "no reason"
+                    report = Report("refused there", f"{len(message.refusals)} writes: {why}")
+                    return [report, Recheck(self._number(), message.refusals)]
             case Again():
                 if message.round == taking.round:
                     return taking.open(now)
@@ -186,6 +215,7 @@ class Session:
     def _observed(self, request: Observe, observed: Observed, now: float) -> list[Effect]:
         message = self._unserved.pop(request.number)
         effects: list[Effect] = []
+        self._ours = observed.heads
         if observed.forked:
             effects += [Report("fork", "a peer knows what was never written here"), *self._taking.open(now)]
         if message.round.session == self._peer:
@@ -201,12 +231,15 @@ class Session:
         taking, offering, mending = self._taking, self._offering, self._mending
         match request:
             case ReadState():
+                self._ours = cast(State, answer).heads
                 return taking.read_state(request, cast(State, answer), offering.round, now)
             case ReadUnsent():
                 return offering.read(request, cast(Page, answer))
             case Merge():
                 return self._merged(request, cast(Taken, answer), now)
             case MoveHeads():
+                if answer == ():
+                    self._done_at = now
                 offering.committed(now, local=False)
                 return taking.moved(request, cast("tuple[Refusal, ...] | None", answer), now)
             case Observe():

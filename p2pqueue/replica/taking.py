@@ -22,6 +22,9 @@ REFUSED_AFTER = 1.0  # seconds from a refusal to the next round: the sender chec
 LOST_AFTER = 1.0  # seconds: a peer that doesn't know our heads by then has lost them
 TOLD_AFTER = 0.05  # seconds from a moved head to telling it: several commits share one message
 MAX_BATCH = 1_000  # writes in one transaction
+FULL = 100  # writes in a message from which on others follow at its heels
+GATHER = 0.02  # seconds for which a full message waits for those that follow: one transaction takes them all
+READING_SHARE = 0.05  # of the time that may go into reading what is counted and held, however much that is
 MAX_QUEUE = 4 * 8  # messages of writes that wait to be merged: of this round and of ended ones; more is a flood
 MAX_DONES = 16  # `done`s that wait for their writes
 ROWS_EVERY = 3_600.0  # seconds between asking which long-held rows ended
@@ -37,7 +40,7 @@ class Taking:
         self._session = session
         self._number = number
         self._jitter = jitter
-        self._rounds = 0
+        self.rounds = 0  # that were opened
         self._opening = 0  # number of the read that opens a round
         self._updating = 0  # number of the read that tells our heads
         self._peer: bytes | None = None  # the session that serves this round
@@ -46,6 +49,7 @@ class Taking:
         self._durable = Spans()  # indexes of this round's messages
         self._dones: list[Done] = []
         self._queue: deque[Writes] = deque()
+        self._queued_at = now  # since when the first of the queue waits
         self._merging: tuple[Writes, ...] = ()
         self._merge = 0
         self._moving: set[int] = set()
@@ -53,6 +57,8 @@ class Taking:
         self._opened_at = now
         self._heads_at = now
         self._tell_at: float | None = None
+        self._asked_at = now  # when what is counted and held was last read to be told
+        self._reading_took = 0.0  # seconds, that reading
         self._told: State | None = None
         self._missing = 0  # the message that a `done` waits for, 0 for none
         self._missing_at = now  # since then
@@ -88,6 +94,7 @@ class Taking:
         if request.number != self._updating or self.round is None:
             return []
         self._updating = 0
+        self._reading_took = min(now - self._asked_at, HEADS_EVERY * READING_SHARE)
         self.state = state
         if state.falls != self._falls or self._told is None:
             return [] if self._opening else self.open(now)
@@ -102,7 +109,7 @@ class Taking:
     def changed(self, now: float) -> None:
         """Heads or held numbers may have changed: tell the peer soon."""
         if self._tell_at is None:
-            self._tell_at = now + TOLD_AFTER
+            self._tell_at = now + max(TOLD_AFTER, self._reading_took / READING_SHARE)
 
     # --- what comes ---
 
@@ -111,6 +118,8 @@ class Taking:
         if len(self._queue) >= MAX_QUEUE:
             return [Report("flood", f"{len(self._queue)} messages of writes wait to be merged")]
         self._heard_at = now
+        if not self._queue:
+            self._queued_at = now
         self._queue.append(message)
         return []
 
@@ -181,13 +190,14 @@ class Taking:
     @property
     def due(self) -> float:
         """When `advance` must be called at the latest."""
-        return min(self._heads_at, self._rows_at, self._heads_at if self._tell_at is None else self._tell_at)
+        merge_at = self._merge_at if self._queue and not self._merge else math.inf
+        return min(self._heads_at, self._rows_at, self._heads_at if self._tell_at is None else self._tell_at, merge_at)
 
     def advance(self, now: float) -> list[Effect]:
         """Merges what waits, moves what may move, opens and tells what is due."""
         effects: list[Effect] = []
-        if self._queue and not self._merge:
-            effects.append(self._next_merge())
+        if self._queue and not self._merge and now >= self._merge_at:
+            effects.append(self._next_merge(now))
         effects += self._count(now)
         if self._ended and not (self._queue or self._merging or self._dones or self._moving):
             effects += [DropEnded(self._number(), message.rows, self._falls) for message in self._ended if message.rows]
@@ -204,8 +214,8 @@ class Taking:
     # --- inside ---
 
     def _opened(self, state: State, serving: RoundId | None) -> list[Effect]:
-        self._rounds += 1
-        self.round = RoundId(self._session, self._rounds)
+        self.rounds += 1
+        self.round = RoundId(self._session, self.rounds)
         self.state = self._told = state
         self._falls = state.falls
         self._peer, self._refused, self._missing = None, False, 0
@@ -219,19 +229,25 @@ class Taking:
         self._tell_at = None
         if now >= self._heads_at:
             self._heads_at = self._next_heads(now)
-        self._updating = self._number()
+        self._updating, self._asked_at = self._number(), now
         return [ReadState(self._updating)]
 
     def _next_heads(self, now: float) -> float:
         return now + HEADS_EVERY * (2 + 2 * self._jitter()) / 3
 
-    def _next_merge(self) -> Effect:
+    @property
+    def _merge_at(self) -> float:
+        """From when on the queue may be merged: at once, unless more is on its way."""
+        is_more = len(self._queue[-1].writes) >= FULL and sum(len(message.writes) for message in self._queue) < MAX_BATCH
+        return self._queued_at + GATHER if is_more else self._queued_at
+
+    def _next_merge(self, now: float) -> Effect:
         taken = [self._queue.popleft()]
         size = len(taken[0].writes)
         while self._queue and size + len(self._queue[0].writes) <= MAX_BATCH:
             size += len(self._queue[0].writes)
             taken.append(self._queue.popleft())
-        self._merging, self._merge = tuple(taken), self._number()
+        self._merging, self._merge, self._queued_at = tuple(taken), self._number(), now
         return Merge(self._merge, tuple(write for message in taken for write in message.writes))
 
     def _count(self, now: float) -> list[Effect]:

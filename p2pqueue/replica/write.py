@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from p2pqueue.replica.stamp import Stamp
@@ -21,7 +21,7 @@ class Write:
 
     `values` stand in the declared order of the register's columns. A signed write carries the signed `body`
     and its `signature`; a write of a register that this version doesn't know carries its packed values as
-    `body` alone, and `values` is empty.
+    `body` alone, and `values` is empty. `checked`: whoever took it in has found that the signature fits the body.
     """
 
     table: str
@@ -32,3 +32,4 @@ class Write:
     values: tuple[Any, ...]
     body: bytes | None = None
     signature: bytes | None = None
+    checked: bool = field(default=False, compare=False)

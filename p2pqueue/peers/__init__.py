@@ -1,0 +1,1 @@
+"""What does a node do with the devices that it is linked to?"""
