@@ -1,19 +1,27 @@
 """How many rows have each status? Counters follow each change of a batch, so that nobody has to count a million rows.
 
-Triggers would do it row by row, and cost as much again as the change itself.
+Triggers would do it row by row, and cost as much again as the change itself. What a commit adds to the counters may
+stand in its row of `commits` for a while, as [[table, status, number], …] in JSON: so it writes no page for them. The
+view `counts` adds up both.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from p2pqueue.replica.inserting import Row
 from p2pqueue.replica.statements import Shape
 
-_ADD = "INSERT INTO counts (tbl, status, n) VALUES (?, ?, ?) ON CONFLICT (tbl, status) DO UPDATE SET n = n + excluded.n"
+_ADD = "INSERT INTO totals (tbl, status, n) VALUES (?, ?, ?) ON CONFLICT (tbl, status) DO UPDATE SET n = n + excluded.n"
+BLOCK = 64  # numbers of own writes after which the totals catch up with the commits
+MOVED = "json_extract(value, '$[0]') AS tbl, json_extract(value, '$[1]') AS status, json_extract(value, '$[2]') AS n"
+_FOLD = (
+    f"INSERT INTO totals (tbl, status, n) SELECT tbl, status, sum(n) FROM (SELECT {MOVED} FROM commits, json_each(moved) "
+    "WHERE seq >= ? AND moved IS NOT NULL) GROUP BY tbl, status ON CONFLICT (tbl, status) DO UPDATE SET n = n + excluded.n"
+)
 
 Statuses = list[tuple[str]]
 
@@ -46,17 +54,33 @@ def recount(connection: sqlite3.Connection, shape: Shape, before: Statuses, afte
         difference[status] = difference.get(status, 0) + 1
     for (status,) in before:
         difference[status] = difference.get(status, 0) - 1
-    for status, number in difference.items():
-        if number:
-            add(connection, shape, status, number)
+    add_all(connection, shape.name, difference)
 
 
 def insert_new(connection: sqlite3.Connection, shape: Shape, registers: tuple[str, ...], rows: Sequence[Row]) -> None:
     """Inserts rows that were not there before, with these registers, and counts them in."""
-    for status, number in shape.inserting.insert(connection, registers, rows).items():
-        add(connection, shape, status, number)
+    add_all(connection, shape.name, shape.inserting.insert(connection, registers, rows))
 
 
-def add(connection: sqlite3.Connection, shape: Shape, status: str, number: int) -> None:
-    """Moves one counter."""
-    connection.execute(_ADD, (shape.name, status, number))
+def add_all(connection: sqlite3.Connection, table: str, counts: Mapping[str, int]) -> None:
+    """Moves counters."""
+    for status, number in counts.items():
+        if number:
+            connection.execute(_ADD, (table, status, number))
+
+
+def is_one_block(before: int, after: int) -> bool:
+    """Says whether commits that end at these numbers leave what they moved in their rows: `fold` comes once a block."""
+    return before // BLOCK == after // BLOCK
+
+
+def fold(connection: sqlite3.Connection, last: int) -> None:
+    """Brings into the totals what stands in the rows of commits from the block of this number on."""
+    start = last // BLOCK * BLOCK
+    connection.execute(_FOLD, (start,))
+    connection.execute("UPDATE commits SET moved = NULL WHERE seq >= ? AND moved IS NOT NULL", (start,))
+
+
+def pack_moved(moved: Mapping[tuple[str, str], int]) -> str:
+    """What a commit adds to the counters, as it stands in its row."""
+    return json.dumps([[table, status, number] for (table, status), number in moved.items()])

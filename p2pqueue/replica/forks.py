@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from p2pqueue.replica.counting import counting
+from p2pqueue.replica.counting import counting, fold
 from p2pqueue.replica.merged import stamp_text
 from p2pqueue.replica.reading import with_values
 from p2pqueue.replica.signing import body_of
@@ -100,6 +100,7 @@ def fork(writer: Writer) -> bytes:
     connection = writer.connection
     connection.execute("UPDATE incarnation SET author = ?, hlc = ?, falls = falls + 1", (new, writer.hlc))
     _lower_head(writer, old, floor)
+    fold(connection, 0)
     connection.execute("DELETE FROM commits")
     writer.author, writer.seq = new, 0
     introduce(writer)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from p2pqueue import wire
+from p2pqueue.replica.counting import BLOCK, MOVED, fold
 from p2pqueue.replica.statements import Shape, kept_columns, live_sql, quote
 from p2pqueue.replica.tables import Column, Derived, Register, Table
 
@@ -32,7 +33,7 @@ CORE = (
     # The heads of all authors but the own, whose head is its last commit: so a commit writes two pages less.
     "CREATE TABLE counted (author BLOB PRIMARY KEY, seq INTEGER NOT NULL, tag BLOB NOT NULL) STRICT, WITHOUT ROWID",
     # What follows is local and never replicates.
-    "CREATE TABLE commits (seq INTEGER PRIMARY KEY, tag BLOB NOT NULL, hlc INTEGER NOT NULL) STRICT",
+    "CREATE TABLE commits (seq INTEGER PRIMARY KEY, tag BLOB NOT NULL, hlc INTEGER NOT NULL, moved TEXT) STRICT",
     "CREATE TABLE acks (peer TEXT NOT NULL, author BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (peer, author)) STRICT, WITHOUT ROWID",
     """CREATE TABLE incarnation (
         one INTEGER PRIMARY KEY CHECK (one = 1), author BLOB NOT NULL, hlc INTEGER NOT NULL, falls INTEGER NOT NULL DEFAULT 0,
@@ -47,7 +48,12 @@ CORE = (
     "CREATE TABLE tombstones (tbl TEXT NOT NULL, key TEXT NOT NULL, life INTEGER NOT NULL, PRIMARY KEY (tbl, key)) STRICT, WITHOUT ROWID",
     "CREATE TABLE endings (tbl TEXT NOT NULL, key TEXT NOT NULL, seen INTEGER NOT NULL, PRIMARY KEY (tbl, key)) STRICT, WITHOUT ROWID",
     "CREATE TABLE awaiting (tbl TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (tbl, key)) STRICT, WITHOUT ROWID",
-    "CREATE TABLE counts (tbl TEXT NOT NULL, status TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (tbl, status)) STRICT, WITHOUT ROWID",
+    # How many rows have which status; the last commits keep what they add to it in their own rows (`counting`).
+    "CREATE TABLE totals (tbl TEXT NOT NULL, status TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (tbl, status)) STRICT, WITHOUT ROWID",
+    f"""CREATE VIEW counts AS SELECT tbl, status, sum(n) AS n FROM (
+        SELECT tbl, status, n FROM totals UNION ALL
+        SELECT {MOVED} FROM commits, json_each(moved)
+        WHERE seq >= (SELECT max(seq) / {BLOCK} * {BLOCK} FROM commits) AND moved IS NOT NULL) GROUP BY tbl, status""",
     "CREATE TABLE declarations (tbl TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT, WITHOUT ROWID",
 )
 
@@ -146,9 +152,10 @@ def _attach(connection: sqlite3.Connection, table: Table) -> None:
     for statement in (*table.indexes, *_counters(table)):
         connection.execute(statement)
     if table.counted:
-        connection.execute("DELETE FROM counts WHERE tbl = ?", (table.name,))
+        fold(connection, 0)
+        connection.execute("DELETE FROM totals WHERE tbl = ?", (table.name,))
         connection.execute(
-            f"INSERT INTO counts (tbl, status, n) SELECT ?, counted, count(*) FROM (SELECT {_counted(table, '')} AS counted "
+            f"INSERT INTO totals (tbl, status, n) SELECT ?, counted, count(*) FROM (SELECT {_counted(table, '')} AS counted "
             f"FROM {quote(table.name)}) WHERE counted IS NOT NULL GROUP BY counted",
             (table.name,),
         )
@@ -162,7 +169,10 @@ def _counters(table: Table) -> list[str]:
     """A row that goes for good is counted out by itself; `counting` keeps up with everything else."""
     if not table.counted:
         return []
-    less = f"UPDATE counts SET n = n - 1 WHERE tbl = '{table.name}' AND status = {_counted(table, 'OLD.')};"
+    less = (
+        f"INSERT INTO totals (tbl, status, n) SELECT '{table.name}', gone, -1 FROM (SELECT {_counted(table, 'OLD.')} AS gone) "
+        "WHERE gone IS NOT NULL ON CONFLICT (tbl, status) DO UPDATE SET n = n - 1;"
+    )
     return [f"CREATE TRIGGER {table.name}_counted_out AFTER DELETE ON {quote(table.name)} BEGIN {less} END"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
 from p2pqueue.replica.batch import Batch, Known
-from p2pqueue.replica.counting import counting, insert_new
+from p2pqueue.replica.counting import add_all, counting, fold, is_one_block, pack_moved
 from p2pqueue.replica.merged import Done, Put, Signer
 from p2pqueue.replica.pending import Pending
 from p2pqueue.replica.signing import Keyring, body_of
@@ -29,7 +29,10 @@ SELECT_OWN = (
     "SELECT author, max(incarnation.hlc, coalesce(commits.hlc, 0)), coalesce(seq, 0) FROM incarnation "
     "LEFT JOIN commits ON seq = (SELECT max(seq) FROM commits)"
 )
+_INSERT_COMMIT = "INSERT INTO commits (seq, tag, hlc, moved) VALUES (?, ?, ?, ?)"
 _TAG_SIZE = 8  # bytes
+
+Own = tuple[bytes, int, int]  # author, clock, last number
 
 
 class Writer:
@@ -45,6 +48,7 @@ class Writer:
         keyring: Keyring,
         now: int,
         random: Callable[[int], bytes],
+        own: Own | None = None,
     ) -> None:
         self._connection = connection
         self.shapes = shapes
@@ -55,23 +59,33 @@ class Writer:
         self.touched: set[tuple[str, str]] = set()
         self.sign = sign
         self._fresh: set[str] = set()  # keys that were made in this transaction and that SQLite hasn't seen
-        self._pending = Pending(connection, shapes)
+        self._pending: Pending | None = None
         self._savepoint: str | None = None  # the one to open before the function that runs now touches the connection
         self._opened = False
-        self.author: bytes
-        self.author, self.hlc, self.seq = connection.execute(SELECT_OWN).fetchone()
-        self._began = (self.author, self.hlc, self.seq)
+        began: Own = connection.execute(SELECT_OWN).fetchone() if own is None else own
+        self._began = began
+        self.author, self.hlc, self.seq = began
+        self._moved: dict[tuple[str, str], int] = {}  # counters that go with the commit
 
     @property
     def connection(self) -> sqlite3.Connection:
         """The connection, with everything on it that was put so far."""
+        pending = self._pending
         if self._savepoint is not None and not self._opened:
-            self._pending.flush_others()
+            if pending is not None:
+                pending.flush_others()
             self._connection.execute(self._savepoint)
             self._opened = True
-        if self._pending.mine:
-            self._fresh.difference_update(self._pending.flush_mine())
+        if pending is not None and pending.mine:
+            self._fresh.difference_update(pending.flush_mine())
+        if self._moved:
+            self._flush_moved()
         return self._connection
+
+    @property
+    def own(self) -> Own:
+        """Author, clock and number as they are now."""
+        return self.author, self.hlc, self.seq
 
     @property
     def device_id(self) -> str:
@@ -147,7 +161,7 @@ class Writer:
         self.hlc, self.seq = hlc, seq
         keys = [put.key for put in puts]
         if new:
-            insert_new(self.connection, shape, (register,), rows)
+            self._count(table, shape.inserting.insert(self.connection, (register,), rows))
         else:
             with counting(self.connection, shape, keys):
                 self.connection.executemany(shape.update((register,)), rows)
@@ -167,13 +181,14 @@ class Writer:
 
     def alone(self, owner: int, fn: Callable[[Writer], Any]) -> Done:
         """Runs one of several functions that share the transaction; if it raises, it is undone alone."""
-        self._pending.owner, self._savepoint, self._opened = owner, "SAVEPOINT alone", False
+        pending = self._gathering()
+        pending.owner, self._savepoint, self._opened = owner, "SAVEPOINT alone", False
         before = (self.author, self.seq)
         try:
             done = Done(fn(self))
             if self._opened:
                 self._connection.execute("RELEASE alone")
-            self._pending.keep()
+            pending.keep()
             self._fresh.clear()  # what another function puts into these rows finds them in SQLite
         except Exception as error:
             if isinstance(error, sqlite3.Error) and not self._connection.in_transaction:
@@ -181,7 +196,7 @@ class Writer:
             if self._opened:
                 self._connection.execute("ROLLBACK TO alone")
                 self._connection.execute("RELEASE alone")
-            self._pending.mine = {}
+            pending.mine = {}
             self.author, self.seq = before  # the clock stays where it is, so that no time is used twice
             done = Done(error=error)
         self._savepoint = None
@@ -190,7 +205,7 @@ class Writer:
     @property
     def failures(self) -> Mapping[int, Exception]:
         """Of functions that ended well: what SQLite said of their writes in the end."""
-        return self._pending.failures
+        return self._pending.failures if self._pending is not None else {}
 
     def note(self, table: str, keys: Iterable[str]) -> None:
         """Marks rows as touched."""
@@ -198,14 +213,31 @@ class Writer:
 
     def finish(self) -> None:
         """Writes author, number and clock back; the caller commits."""
-        self._pending.flush_others()
-        connection = self.connection
+        if self._pending is not None:
+            self._pending.flush_others()
         author, hlc, seq = self._began
+        if self.author != author or not is_one_block(seq, self.seq):
+            fold(self.connection, seq)
+        moved = self._moved
+        self._moved = {}
+        connection = self.connection
         if self.seq != seq or self.author != author:
-            values = (self.seq, self.random(_TAG_SIZE), self.hlc)
-            connection.execute("INSERT INTO commits (seq, tag, hlc) VALUES (?, ?, ?)", values)
+            connection.execute(_INSERT_COMMIT, (self.seq, self.random(_TAG_SIZE), self.hlc, pack_moved(moved) if moved else None))
         elif self.hlc != hlc:
             connection.execute("UPDATE incarnation SET hlc = ?", (self.hlc,))
+
+    def _count(self, table: str, counts: Mapping[str, int]) -> None:
+        """Counts new rows in: with the commit itself where nothing here can be undone alone."""
+        if self._savepoint is None:
+            for status, number in counts.items():
+                self._moved[table, status] = self._moved.get((table, status), 0) + number
+        else:
+            add_all(self._connection, table, counts)
+
+    def _flush_moved(self) -> None:
+        moved, self._moved = self._moved, {}
+        for (table, status), number in moved.items():
+            add_all(self._connection, table, {status: number})
 
     def _shape(self, table: str) -> Shape:
         shape = self.shapes.get(table)
@@ -231,11 +263,17 @@ class Writer:
         values = in_order(shape, register, values)
         self.hlc = hlc = tick(self.hlc, self.now)
         stamp = Stamp(generation or 0, rank, claim, -hlc if earliest or register in shape.first else hlc, self.author)
-        standing = self._pending.stands(shape.name, key, register)
+        pending = self._gathering()
+        standing = pending.stands(shape.name, key, register)
         if standing is None or standing.stamp < stamp:
-            self._pending.put(shape.name, key, register, self._signed(shape, key, register, stamp, values))
+            pending.put(shape.name, key, register, self._signed(shape, key, register, stamp, values))
             self.touched.add((shape.name, key))
         return stamp
+
+    def _gathering(self) -> Pending:
+        if self._pending is None:
+            self._pending = Pending(self._connection, self.shapes)
+        return self._pending
 
     def _signed(self, shape: Shape, key: str, register: str, stamp: Stamp, values: tuple[Any, ...]) -> Known:
         self.seq = seq = self.seq + 1
