@@ -61,6 +61,21 @@ def publish_folder(batch: Batch, manifest: FolderManifest, space_key: bytes, alg
     return Stored(root.text, manifest.name, manifest.size, False)
 
 
+def enter_fetched(
+    connection: sqlite3.Connection, root: Capability, manifest: FileManifest, source: FileIdentity, addresses: set[bytes]
+) -> None:
+    """Enters a file that came from elsewhere and now lies, whole, in a plain file of this home; `addresses` are its manifest's."""
+    number = _add_source(connection, source, manifest, owned=True)
+    connection.execute(ADD_FILE, (root.address, root.text, manifest.name, manifest.size, number, False))
+    _add_uses(connection, root, addresses)
+
+
+def enter_folder(connection: sqlite3.Connection, root: Capability, manifest: FolderManifest, addresses: set[bytes]) -> None:
+    """Enters a manifest of manifests that came from elsewhere."""
+    connection.execute(ADD_FILE, (root.address, root.text, manifest.name, manifest.size, None, True))
+    _add_uses(connection, root, addresses | {entry.capability.address for entry in manifest.entries})
+
+
 def seal_manifest(manifest: FileManifest | FolderManifest, sealer: Sealer, add: Callable[[Shard], None]) -> Capability:
     """Seals a manifest into shards, which go to `add`, and gives the capability to read it."""
     whole: Manifest = manifest

@@ -20,6 +20,7 @@ from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.catalogue import Catalogue
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
+from p2pqueue.payload.landing import Landing
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest
 from p2pqueue.payload.names import safe_name, wellformed_name
 from p2pqueue.payload.plain import FileIdentity, absolute, check_readable, default_name, open_plain, settle
@@ -147,6 +148,15 @@ class Shelf:
         """A sealed shard for another device, its address checked. Raises `PayloadUnavailable` and `InputChanged`."""
         with self._reader() as reader:
             return reader.sealed(address)
+
+    def batch(self) -> Batch:
+        """A batch to which shards that come from elsewhere are added."""
+        return Batch(self._store, self._catalogue)
+
+    def landing(self, manifest: FileManifest) -> Landing:
+        """Where a file that comes from elsewhere is written. Raises `DiskFull` when there is no room for it."""
+        self._store.check_disk(manifest.size)
+        return Landing(self._outputs, manifest)
 
     def remove(self, capability: str) -> int:
         """Forgets a file, unless several files name it as one of theirs, and tells how many bytes that freed."""

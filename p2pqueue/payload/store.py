@@ -89,9 +89,13 @@ class ShardStore:
                 f"Storing {size} bytes would pass the quota for files ({stored} of {quota} bytes are used); run `p2pqueue prune`, "
                 "or raise the setting `quota`"
             )
+        self.check_disk(size - written)
+
+    def check_disk(self, size: int) -> None:
+        """Raises `DiskFull` when that many bytes more would leave less of the disk than is reserved."""
         disk = shutil.disk_usage(self._existing_folder())
         reserve = reserved(disk.total, self._reserve)
-        if disk.free - (size - written) < reserve:
+        if disk.free - size < reserve:
             raise DiskFull(
                 f"No space left to store {size} bytes in {self.folder} ({disk.free} are free, {reserve} stay reserved); "
                 "free some and try again"

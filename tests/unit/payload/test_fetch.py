@@ -1,0 +1,234 @@
+"""Two shelves of one space; what one has is fetched by the other from sources that fail in every way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from p2pqueue.errors import DiskFull, PayloadUnavailable
+from p2pqueue.home import Home
+from p2pqueue.payload import fetch
+from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.shelf import Shelf
+from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed
+from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
+
+
+class Peer:
+    """A source that serves a shelf, or does worse."""
+
+    def __init__(
+        self, shelf: Shelf | None, name: str = "peer", *, fate: Callable[[bytes], bytes] = bytes, last: bool = False, parallel: int = 2
+    ) -> None:  # fmt: skip
+        self.shelf, self.name, self.fate, self.is_last_resort, self.parallel = shelf, name, fate, last, parallel
+        self.lane: Lane = "origin" if last else "webrtc"
+        self.asked = 0
+        self.most = self._now = 0
+
+    async def shard(self, address: bytes, size: int) -> bytes:
+        self.asked += 1
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await asyncio.sleep(0)
+            if self.shelf is None:
+                raise ShardMissing
+            try:
+                found = await asyncio.to_thread(self.shelf.shard, address)
+            except PayloadUnavailable:
+                raise ShardMissing from None
+            return self.fate(found)
+        finally:
+            self._now -= 1
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Shelf]:
+    """The shelf of another device."""
+    home = Home(tmp_path / "there")
+    home.ensure()
+    made = Shelf(home, SPACE_KEY, quota=1024 * MIB, reserve=0)
+    yield made
+    made.close()
+
+
+def failing(_: bytes) -> bytes:
+    raise SourceFailed("the cable was pulled")
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB, 3 * MIB + 17])
+async def test_a_fetched_file_is_whole_and_can_be_served_on(shelf: Shelf, there: Shelf, make_file: MakeFile, size: int) -> None:
+    stored = there.ingest(make_file(size), copy=False)
+    steps: list[tuple[int, int]] = []
+    fetched = await Fetcher(shelf, lambda: [Peer(there)]).fetch(stored.capability, on_progress=lambda *step: steps.append(step))
+    path = shelf.locate(stored.capability)
+    assert path is not None
+    assert path.read_bytes() == content(size)
+    assert path.name == "input.bin"
+    assert sum(fetched.received.values()) > size
+    assert set(fetched.received) == {("peer", "webrtc")}
+    assert steps == [] if size == 0 else steps[-1] == (size, size)
+    assert b"".join(shelf.open(stored.capability)) == content(size)
+    for chunk in there.describe(stored.capability).chunks():
+        assert shelf.shard(chunk.address) == there.shard(chunk.address)
+
+
+async def test_what_is_here_already_is_not_fetched(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+    stored = there.ingest(make_file(MIB))
+    peer = Peer(there)
+    fetcher = Fetcher(shelf, lambda: [peer])
+    first, second = await asyncio.gather(fetcher.fetch(stored.capability), fetcher.fetch(stored.capability))
+    assert [bool(first.received), bool(second.received)].count(True) == 1
+    asked = peer.asked
+    assert not (await fetcher.fetch(stored.capability)).received
+    assert peer.asked == asked
+
+
+async def test_several_files_of_one_manifest_come_together(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+    files = {name: there.ingest(make_file(2 * MIB, name, seed)).capability for seed, name in enumerate(("video", "sound"))}
+    bundle = there.bundle(files)
+    await Fetcher(shelf, lambda: [Peer(there)]).fetch(bundle)
+    assert shelf.holds(bundle)
+    assert shelf.unbundle(bundle).keys() == files.keys()
+    assert b"".join(shelf.open(files["sound"])) == content(2 * MIB, 1)
+
+
+async def test_partial_holders_together_bring_what_none_has_alone(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+    stored = there.ingest(make_file(8 * MIB))
+    chunks = {chunk.address: number for number, chunk in enumerate(there.describe(stored.capability).chunks())}
+
+    class Half(Peer):
+        odd = False
+
+        async def shard(self, address: bytes, size: int) -> bytes:
+            if chunks.get(address, int(self.odd)) % 2 != self.odd:
+                raise ShardMissing
+            return await super().shard(address, size)
+
+    even, odd = Half(there, "even"), Half(there, "odd")
+    odd.odd = True
+    fetched = await Fetcher(shelf, lambda: [even, odd]).fetch(stored.capability)
+    assert {source for source, _ in fetched.received} == {"even", "odd"}
+    assert b"".join(shelf.open(stored.capability)) == content(8 * MIB)
+
+
+@pytest.mark.parametrize("fate", [failing, lambda found: found[:-1], lambda found: bytes(len(found)), lambda _: b""])
+async def test_a_source_that_fails_or_lies_costs_time_and_nothing_else(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, fate: Callable[[bytes], bytes]
+) -> None:
+    stored = there.ingest(make_file(4 * MIB))
+    bad = Peer(there, "bad", fate=fate)
+    fetched = await Fetcher(shelf, lambda: [bad, Peer(there, "good")]).fetch(stored.capability)
+    assert {source for source, _ in fetched.received} == {"good"}
+    assert bad.asked > 0
+    assert b"".join(shelf.open(stored.capability)) == content(4 * MIB)
+
+
+async def test_the_origin_is_asked_only_when_no_peer_delivers(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "ORIGIN_AFTER", 0.3)
+    stored = there.ingest(make_file(3 * MIB))
+    origin = Peer(there, "origin", last=True)
+    near = await Fetcher(shelf, lambda: [Peer(there), origin]).fetch(stored.capability)
+    assert origin.asked == 0
+    assert set(near.received) == {("peer", "webrtc")}
+    other = there.ingest(make_file(3 * MIB, "other", 5))
+    far = await Fetcher(shelf, lambda: [Peer(None), origin]).fetch(other.capability)
+    assert set(far.received) == {("origin", "origin")}
+
+
+async def test_where_nobody_has_it_that_is_said_and_nothing_stays(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "PATIENCE", 0.4)
+    stored = there.ingest(make_file(3 * MIB))
+    with pytest.raises(PayloadUnavailable, match="no device that is linked has shard"):
+        await Fetcher(shelf, list).fetch(stored.capability)
+    chunk = there.describe(stored.capability).chunk(2).address
+
+    class Without(Peer):
+        async def shard(self, address: bytes, size: int) -> bytes:
+            if address == chunk:
+                raise ShardMissing
+            return await super().shard(address, size)
+
+    with pytest.raises(PayloadUnavailable, match=r"no device that is linked has all of input\.bin"):
+        await Fetcher(shelf, lambda: [Without(there)]).fetch(stored.capability)
+    assert not shelf.holds(stored.capability)
+    assert not list((shelf.home.path / "outputs").iterdir())
+
+
+async def test_a_source_that_comes_back_goes_on_where_it_was(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "LOOK_EVERY", 0.02)
+    stored = there.ingest(make_file(6 * MIB))
+    served = 0
+
+    def cut(found: bytes) -> bytes:
+        nonlocal served
+        served += 1
+        if served == 4:
+            gone.set()
+        if gone.is_set():
+            raise SourceFailed("the cable was pulled")
+        return found
+
+    gone = asyncio.Event()
+    first, second = Peer(there, fate=cut), Peer(there)
+    fetching = asyncio.ensure_future(
+        Fetcher(shelf, lambda: [] if gone.is_set() and not back.is_set() else [second if back.is_set() else first]).fetch(stored.capability)
+    )
+    back = asyncio.Event()
+    await gone.wait()
+    await asyncio.sleep(0.1)
+    assert not fetching.done()
+    back.set()
+    await fetching
+    assert second.asked <= 5
+    assert b"".join(shelf.open(stored.capability)) == content(6 * MIB)
+
+
+async def test_a_full_disk_ends_the_fetch_in_words(there: Shelf, make_file: MakeFile, tmp_path: Path) -> None:
+    home = Home(tmp_path / "full")
+    home.ensure()
+    full = Shelf(home, SPACE_KEY, quota=64 * MIB, reserve=0)
+    stored = there.ingest(make_file(2 * MIB))
+
+    def no_room(size: int) -> None:
+        raise DiskFull("No space left")
+
+    full._store.check_disk = no_room  # type: ignore[method-assign]
+    with pytest.raises(DiskFull):
+        await Fetcher(full, lambda: [Peer(there)]).fetch(stored.capability)
+    full.close()
+
+
+async def test_a_fetch_that_is_cancelled_leaves_nothing(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+    stored = there.ingest(make_file(4 * MIB))
+    stuck = asyncio.Event()
+
+    class Stuck(Peer):
+        async def shard(self, address: bytes, size: int) -> bytes:
+            if self.asked >= 2:
+                stuck.set()
+                await asyncio.Event().wait()
+            return await super().shard(address, size)
+
+    fetching = asyncio.ensure_future(Fetcher(shelf, lambda: [Stuck(there)]).fetch(stored.capability))
+    await stuck.wait()
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    assert not list((shelf.home.path / "outputs").iterdir())
+
+
+async def test_no_more_is_asked_at_once_than_a_source_takes(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+    stored = there.ingest(make_file(12 * MIB))
+    peer = Peer(there, parallel=3)
+    await Fetcher(shelf, lambda: [peer]).fetch(stored.capability)
+    assert peer.most == 3
