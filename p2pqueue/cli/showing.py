@@ -69,10 +69,10 @@ def timeline(row: JobRow, runs: list[RunRow]) -> list[tuple[int, str]]:
     events = [(row.created_at, "enqueued")]
     if row.run_at:
         events.append((row.run_at, "due"))
-    generation = (_generation(runs[0]) if runs else row.generation) & ~MAX_RETRIES
+    generation = ((runs[0].generation or 0) if runs else row.generation) & ~MAX_RETRIES
     for number, run in enumerate(runs, 1):
-        if _generation(run) != generation:
-            generation = _generation(run)
+        if (run.generation or 0) != generation:
+            generation = run.generation or 0
             events.append((run.started_at, "retried"))
         where = f" on {run.worker_label}" if run.worker_label else ""
         events.append((run.started_at, f"attempt #{number} started{where}"))
@@ -86,14 +86,6 @@ def timeline(row: JobRow, runs: list[RunRow]) -> list[tuple[int, str]]:
     if row.finished_at is not None and row.ended and not told:
         events.append((row.finished_at, row.status))
     return sorted(events, key=lambda event: event[0])
-
-
-def _generation(run: RunRow) -> int:
-    """How often the job had been made or retried when this attempt began; 0 where another device wrote an odd id."""
-    try:
-        return run.log_key[1]
-    except ValueError:
-        return 0
 
 
 def _job_lines(row: JobRow, runs: list[RunRow], document: dict[str, Any], limit: int) -> list[str]:

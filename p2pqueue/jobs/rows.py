@@ -101,6 +101,14 @@ class RunRow(NamedTuple):
         job_id, generation, claim, _ = self.id.rsplit("/", 3)
         return job_id, int(generation), int(claim)
 
+    @property
+    def generation(self) -> int | None:
+        """The life of the job and how often it had been retried when this attempt began; None where a device wrote an odd id."""
+        try:
+            return self.log_key[1]
+        except ValueError:
+            return None
+
 
 class JobFilter(NamedTuple):
     """Which jobs are asked for; None leaves a column open. `since` is milliseconds UTC."""
@@ -193,18 +201,21 @@ def _conditions(wanted: JobFilter) -> tuple[str, list[Any]]:
 
 
 def runs_of(connection: sqlite3.Connection, job_id: str) -> list[RunRow]:
-    """The attempts of a job, the first first."""
+    """The attempts of a job, the first first; not those of earlier jobs of the same unique key."""
+    from p2pqueue.replica.stamp import RETRY_BITS  # lists need none of it
+
     query = f"SELECT {_RUN_COLUMNS} FROM runs WHERE id > ? AND id < ?"  # the ids begin with the job's
     found = [RunRow(*row) for row in connection.execute(query, (f"{job_id}/", f"{job_id}0"))]
+    job = connection.execute("SELECT spec_generation FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    if job is not None and job[0] is not None:
+        found = [run for run in found if run.generation is None or run.generation >> RETRY_BITS == job[0] >> RETRY_BITS]
     return sorted(found, key=_claimed_in_order)
 
 
 def _claimed_in_order(run: RunRow) -> tuple[int, int, int]:
-    try:
-        _, generation, claim = run.log_key
-    except ValueError:  # a device may write any id
+    if run.generation is None:
         return 0, 0, run.started_at
-    return generation, claim, run.started_at  # not by the clock alone: it can be set back
+    return run.generation, run.log_key[2], run.started_at  # not by the clock alone: it can be set back
 
 
 def run(connection: sqlite3.Connection, run_id: str) -> RunRow | None:

@@ -229,3 +229,19 @@ def test_a_job_whose_input_stands_in_the_way_says_so(desk: Desk) -> None:
     job_id = desk.enqueue(files=(original(),))
     desk.write(lambda writer: writer.connection.execute("UPDATE inputs SET problem = 'the input /there is gone'"))
     assert desk.why(job_id) == "the input /there is gone"
+
+
+@pytest.mark.parametrize("end", ["succeeded", "deleted"])
+def test_the_attempts_of_a_job_are_those_since_its_unique_key_was_enqueued_anew(desk: Desk, end: str) -> None:
+    job_id = desk.enqueue(unique_key="k")
+    desk.end(desk.claim_one(), "failed")
+    desk.retry(job_id)
+    job = desk.claim_one()
+    assert desk.run_words(job_id) == ["failed", "running"], "a retry goes on with the same job"
+    desk.end(job, "succeeded")
+    if end == "deleted":
+        desk.delete(job_id)
+    assert desk.enqueue(unique_key="k") == job_id
+    assert desk.run_words(job_id) == []
+    desk.claim_one()
+    assert desk.run_words(job_id) == ["running"]
