@@ -35,6 +35,12 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "retry": ("acting", "Run ended jobs again."),
         "delete": ("acting", "Delete jobs."),
     },
+    "Devices": {
+        "invite": ("pairing", "Make a code that lets one device in."),
+        "join": ("pairing", "Come into the space of the device that made a code."),
+        "devices": ("devices", "List, rename and forget the space's devices."),
+        "identity": ("identity", "Renew the key of a device that was cloned."),
+    },
     "This device": {
         "status": ("showing", "Show this device, its node and its counts."),
         "tasks": ("looking", "List the tasks that this device knows."),

@@ -62,7 +62,7 @@ def complete_job(context: click.Context, parameter: click.Parameter, incomplete:
         )
         return [CompletionItem(each[0], help=plain(" ".join(each[1:]).strip())) for each in found]
 
-    return _complete(context, query)
+    return complete_from_rows(context, query)
 
 
 def complete_task(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -74,7 +74,7 @@ def complete_task(context: click.Context, parameter: click.Parameter, incomplete
         found = connection.execute("SELECT name FROM tasks ORDER BY name").fetchall()
         return [CompletionItem(name) for (name,) in found if name.startswith(incomplete)]
 
-    return _complete(context, query)
+    return complete_from_rows(context, query)
 
 
 def complete_status(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -84,7 +84,8 @@ def complete_status(context: click.Context, parameter: click.Parameter, incomple
     return [CompletionItem(name) for name in STATUSES if name.startswith(incomplete.lower())]
 
 
-def _complete(context: click.Context, query: Callable[[sqlite3.Connection], list[CompletionItem]]) -> list[CompletionItem]:
+def complete_from_rows(context: click.Context, query: Callable[[sqlite3.Connection], list[CompletionItem]]) -> list[CompletionItem]:
+    """What a query on this home's rows offers; nothing where they can't be read."""
     from p2pqueue.cli.opening import reading
     from p2pqueue.errors import P2PQueueError
 

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from p2pqueue.cli import output
-from p2pqueue.cli.invocation import Command, Invocation, global_options, pass_invocation
+from p2pqueue.cli.group import Group
+from p2pqueue.cli.invocation import Invocation, pass_invocation
 from p2pqueue.cli.output import plain
 
 
@@ -19,15 +20,7 @@ def _complete_setting(context: click.Context, parameter: click.Parameter, incomp
     return [CompletionItem(each.name, help=each.doc) for each in TABLE if each.name.startswith(incomplete)]
 
 
-class _Group(click.Group):
-    command_class = Command
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params.extend(global_options(nested=True))
-
-
-@click.group("config", cls=_Group, help="Read and write the settings of this home (config.toml).")
+@click.group("config", cls=Group, help="Read and write the settings of this home (config.toml).")
 def config_command() -> None:
     """Groups the commands about settings."""
 

@@ -7,7 +7,7 @@ slip is noticed before the one guess is used. Pure: randomness is an argument.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -17,6 +17,8 @@ from p2pqueue.identity.words import FIRST, SECOND
 HIGHEST_NAMEPLATE = 999
 _SHORTEST = 3  # letters that stand for a word, where only one begins so
 _LONGEST = 64  # characters that are looked at
+_LONGEST_LINK = 1024  # characters of the addresses in a link
+_SCHEME = "p2pqueue:"
 _FORM = "a code is a number and two words, such as 7-orbit-velvet"
 
 
@@ -52,6 +54,20 @@ def parse(typed: str) -> Code:
     if words[0] not in FIRST and words[0] in SECOND:
         words.reverse()
     return Code(str(int(number)), _word(words[0], FIRST), _word(words[1], SECOND))
+
+
+def link(code: Code, addresses: Sequence[str]) -> str:
+    """The code with addresses (`HOST:PORT`) where its inviter listens, as a QR code carries it."""
+    return "&".join([f"{_SCHEME}{code.text}", *(f"at={address}" for address in addresses)]).replace("&", "?", 1)
+
+
+def parse_link(typed: str) -> tuple[Code, tuple[str, ...]]:
+    """A code, or such a link, and the addresses in it. Raises `ArgumentError`."""
+    if not typed.strip().startswith(_SCHEME):
+        return parse(typed), ()
+    text, _, query = typed.strip().removeprefix(_SCHEME).partition("?")
+    named = tuple(part.removeprefix("at=") for part in query[:_LONGEST_LINK].split("&") if part.startswith("at="))
+    return parse(text), named
 
 
 def complete(typed: str) -> list[str]:

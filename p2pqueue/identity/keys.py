@@ -21,8 +21,8 @@ from p2pqueue.identity.certificate import Role, certificate_body, device_id, iss
 from p2pqueue.private import loosened
 
 __all__ = [
-    "Identity", "JoinedSpace", "certificate_body", "check_empty", "create", "device_id", "export_space", "issue", "join", "label_of",
-    "load", "loosened_modes", "relabel", "renew", "restore", "verify",
+    "Identity", "JoinedSpace", "certificate_body", "check_empty", "create", "device_id", "export_space", "host_label", "issue", "join",
+    "label_of", "load", "loosened_modes", "relabel", "renew", "restore", "verify",
 ]  # fmt: skip
 
 EXPORT_FORMAT = 1  # of what `export_space` gives
@@ -157,7 +157,7 @@ def join(home: Home, space: JoinedSpace, label: str | None = None) -> Identity:
     """Enters a space that this device was paired with. Raises `AlreadyInitialised` in a home that has one."""
     home.ensure()
     check_empty(home)
-    return _write_new(home, _joined(space, label_of(label, _host())))
+    return _write_new(home, _joined(space, host_label(label)))
 
 
 def renew(home: Home, space: JoinedSpace | None = None) -> Identity:
@@ -185,7 +185,7 @@ def renew(home: Home, space: JoinedSpace | None = None) -> Identity:
 
 def relabel(home: Home, label: str) -> Identity:
     """Gives this device another name for people; its rows are the replica's to write."""
-    content = _content(load(home)) | {"label": label_of(label, _host())}
+    content = _content(load(home)) | {"label": host_label(label)}
     keyfile.write(home, content, replace=True)
     return _identity(content)
 
@@ -205,9 +205,7 @@ def label_of(text: str | None, otherwise: str) -> str:
 
 def _settle(home: Home, space: Mapping[str, Any], label: str | None) -> Identity:
     content = {name: space[name] for name in ("space_id", "space_name", "space_key", "root")}
-    return _write_new(
-        home, content | {"label": label_of(label, _host())} | _certified(SigningKey(space["root"]), space["space_id"], "owner")
-    )
+    return _write_new(home, content | {"label": host_label(label)} | _certified(SigningKey(space["root"]), space["space_id"], "owner"))
 
 
 def _certified(root: SigningKey, space_id: str, role: Role) -> dict[str, Any]:
@@ -248,8 +246,9 @@ def _write_new(home: Home, content: Mapping[str, Any]) -> Identity:
     return _identity(content)
 
 
-def _host() -> str:
-    return platform.node() or "device"
+def host_label(label: str | None) -> str:
+    """A label for this device: the one given, else the host's name."""
+    return label_of(label, platform.node() or "device")
 
 
 def _identity(content: Mapping[str, Any]) -> Identity:

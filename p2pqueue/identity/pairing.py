@@ -5,7 +5,7 @@
     1  A → B   version, protocols, nameplate, share            in clear
     2  B → A   version, protocols, share                       in clear; from here on the code is spent
     3  A → B   confirmation, [key, label]                      in brackets: sealed, bound to all before
-    4  B → A   confirmation, [role, space, name, root, key]
+    4  B → A   confirmation, [role, space, name, root, key, label]
     5  A → B   [signature by A's device key]
     6  B → A   [signature by B's device key, B's certificates, A's certificate, space key, root key]
     7  A → B   []                                              A has written it to its disk
@@ -74,6 +74,7 @@ class _Machine:
         self._transcript = transcript
         self._protocols = list(protocols)
         self._agreed: Agreed
+        self.their_protocols: Protocols = (0, 0)  # what the other side says that it speaks; proven once a confirmation came
         self._next: int | None = None  # the kind of the message that is awaited; None: nothing any more
 
     def _take(self, message: bytes) -> list[Any]:
@@ -115,6 +116,7 @@ class Joiner(_Machine):
         self._terms: list[Any] = []
         self._signed = b""
         self.space: JoinedSpace | None = None  # set once everything holds
+        self.inviter = ("", "")  # the id and label of the device that let this one in
 
     def begin(self) -> bytes:
         """The first message."""
@@ -127,7 +129,8 @@ class Joiner(_Machine):
         awaited = self._next
         fields = self._take(message)
         match awaited, fields:
-            case 2, [version, [int(), int()], bytes(share)] if version == VERSION:
+            case 2, [version, [int(lowest), int(highest)], bytes(share)] if version == VERSION:
+                self.their_protocols = lowest, highest
                 return self._introduce(message, share)
             case 2, _:
                 raise PairingFailed(REASONS["version"])
@@ -154,7 +157,7 @@ class Joiner(_Machine):
             raise PairingFailed(_NOT_ITS_CODE)
         self._terms = self._hear(4, sealed, confirmed=confirmation)
         match self._terms:
-            case [role, str(), str(), bytes(root), bytes(key)] if role in ROLES and len(root) == len(key) == KEY_SIZE:
+            case [role, str(), str(), bytes(root), bytes(key), str()] if role in ROLES and len(root) == len(key) == KEY_SIZE:
                 pass
             case _:
                 raise MalformedMessage("terms that can't be read")
@@ -163,7 +166,7 @@ class Joiner(_Machine):
         return self._say(5, [self._signing.sign(self._signed).signature])
 
     def _enter(self, given: list[Any]) -> JoinedSpace:
-        role, space_id, name, root_public, inviter = self._terms
+        role, space_id, name, root_public, inviter, label = self._terms
         match given:
             case [bytes(signature), [*chain], bytes(certificate), bytes(space_key), (bytes() | None) as root]:
                 pass
@@ -182,6 +185,7 @@ class Joiner(_Machine):
             raise MalformedMessage("keys that don't fit the role")
         if root is not None and bytes(SigningKey(root).verify_key) != root_public:
             raise BadSignature("the root key is that of another space")
+        self.inviter = device_id(inviter), label_of(label, "device")
         return JoinedSpace(space_id, name, space_key, root, root_public, certificate, issuers, self._signing)
 
 
@@ -190,7 +194,7 @@ class Inviter(_Machine):
 
     def __init__(self, code: Code, *, identity: Identity, role: Role, protocols: Protocols, random: Callable[[int], bytes]) -> None:
         if not may_give(identity.role, role):
-            raise NotAllowed(f"A device with the role {identity.role} may not invite one with the role {role}")
+            raise NotAllowed(f"This device has the role {identity.role}, and may not let one in as {role}; an owner's or admin's may")
         if not allows(role, "space key"):
             raise NotAllowed(f"This version can't run a device with the role {role} yet: it would have no key of the space")
         super().__init__(code, Exchange(code.text.encode(), "B", random=random), Transcript("B"), protocols)
@@ -212,7 +216,8 @@ class Inviter(_Machine):
         match _unpacked(message):
             case [1, version, *_] if version != VERSION:
                 raise PairingRefused("version")
-            case [1, _, [int(), int()], str(nameplate), bytes(share)] if is_share(share):
+            case [1, _, [int(lowest), int(highest)], str(nameplate), bytes(share)] if is_share(share):
+                self.their_protocols = lowest, highest
                 if nameplate != self._code.nameplate:
                     raise PairingRefused("nameplate")
             case _:
@@ -239,6 +244,10 @@ class Inviter(_Machine):
             case _:
                 raise MalformedMessage("a message of a pairing that can't be read")
 
+    def end(self) -> None:
+        """Lets nobody in any more."""
+        self.spent, self._next = True, None
+
     def _offer(self, confirmation: bytes, sealed: bytes) -> bytes:
         if not self._agreed.confirms(confirmation):
             raise PairingRefused("code")
@@ -249,7 +258,8 @@ class Inviter(_Machine):
                 raise MalformedMessage("an introduction that can't be read")
         mine = self._identity
         self._next = 5
-        answer = self._say(4, [self._role, mine.space_id, mine.space_name, mine.root_public, mine.public_key], confirm=True)
+        terms = [self._role, mine.space_id, mine.space_name, mine.root_public, mine.public_key, mine.label]
+        answer = self._say(4, terms, confirm=True)
         self._signed = _SIGNED_BY_A + self._transcript.digest
         return answer
 

@@ -21,6 +21,7 @@ from p2pqueue.replica.statements import INSERT_CHANGE
 from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Writer
 
+RENEWED = 2  # in the column `copied`, where 1 stands for a backup that was restored
 _AUTHOR_SIZE = 16  # bytes
 _STEP_SIZE = 11  # bytes: small steps leave room above for many forks, and are random enough never to meet
 _CHANGE = "tbl, key, register, generation, rank, claim, hlc, author, seq, body, signature"
@@ -65,7 +66,7 @@ def copied(writer: Writer, inode: int | None, machine: str) -> str | None:
     """Says in words how this file differs from the one that its author wrote, None if it is the same."""
     was_inode, was_machine, restored = writer.connection.execute("SELECT inode, machine, copied FROM incarnation").fetchone()
     if restored:
-        return "it was restored from a backup"
+        return "its device has a new key" if restored == RENEWED else "it was restored from a backup"
     if was_machine and machine and was_machine != machine:
         return "it comes from another machine"
     if was_inode is not None and inode is not None and was_inode != inode:
