@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from p2pqueue.errors import BadShard as BadShard
     from p2pqueue.errors import BadSignature as BadSignature
     from p2pqueue.errors import Cancelled as Cancelled
+    from p2pqueue.errors import ChannelClosed as ChannelClosed
     from p2pqueue.errors import ConfigError as ConfigError
+    from p2pqueue.errors import ConnectFailed as ConnectFailed
     from p2pqueue.errors import DamagedHome as DamagedHome
     from p2pqueue.errors import DiskFull as DiskFull
     from p2pqueue.errors import HomeBusy as HomeBusy
@@ -21,16 +23,20 @@ if TYPE_CHECKING:
     from p2pqueue.errors import JobCancelled as JobCancelled
     from p2pqueue.errors import JobError as JobError
     from p2pqueue.errors import JobFailed as JobFailed
+    from p2pqueue.errors import LinkRefused as LinkRefused
     from p2pqueue.errors import MalformedMessage as MalformedMessage
     from p2pqueue.errors import MisuseError as MisuseError
     from p2pqueue.errors import NewerDatabase as NewerDatabase
+    from p2pqueue.errors import NoBulk as NoBulk
     from p2pqueue.errors import NodeNotRunning as NodeNotRunning
     from p2pqueue.errors import NoSuchJob as NoSuchJob
     from p2pqueue.errors import NotAllowed as NotAllowed
     from p2pqueue.errors import NotInitialised as NotInitialised
     from p2pqueue.errors import P2PQueueError as P2PQueueError
+    from p2pqueue.errors import PairingFailed as PairingFailed
     from p2pqueue.errors import PayloadUnavailable as PayloadUnavailable
     from p2pqueue.errors import PeerError as PeerError
+    from p2pqueue.errors import PeerGone as PeerGone
     from p2pqueue.errors import ReadOnlyHome as ReadOnlyHome
     from p2pqueue.errors import ResultTimeout as ResultTimeout
     from p2pqueue.errors import Retry as Retry
@@ -50,10 +56,11 @@ if TYPE_CHECKING:
 __version__: str = "0.1.0"
 
 _ERRORS = (
-    "AlreadyInitialised", "AmbiguousId", "ArgumentError", "BadShard", "BadSignature", "Cancelled", "ConfigError",
-    "DamagedHome", "DiskFull", "HomeBusy", "HomeInUse", "InputChanged", "InputUnreadable", "JobCancelled", "JobError",
-    "JobFailed", "MalformedMessage", "MisuseError", "NewerDatabase", "NoSuchJob", "NodeNotRunning", "NotAllowed",
-    "NotInitialised", "P2PQueueError", "PayloadUnavailable", "PeerError", "ReadOnlyHome", "ResultTimeout", "Retry",
+    "AlreadyInitialised", "AmbiguousId", "ArgumentError", "BadShard", "BadSignature", "Cancelled", "ChannelClosed",
+    "ConfigError", "ConnectFailed", "DamagedHome", "DiskFull", "HomeBusy", "HomeInUse", "InputChanged",
+    "InputUnreadable", "JobCancelled", "JobError", "JobFailed", "LinkRefused", "MalformedMessage", "MisuseError",
+    "NewerDatabase", "NoBulk", "NoSuchJob", "NodeNotRunning", "NotAllowed", "NotInitialised", "P2PQueueError",
+    "PairingFailed", "PayloadUnavailable", "PeerError", "PeerGone", "ReadOnlyHome", "ResultTimeout", "Retry",
     "UnknownTask", "WorldError", "WrongState",
 )  # fmt: skip
 _HOME_OF = dict.fromkeys(_ERRORS, "p2pqueue.errors") | {

@@ -1,0 +1,211 @@
+"""How does a fresh connection become a link, a pairing, or nothing?
+
+Drives the hello and the handshake over a `Pipe`, with a time limit. Whoever is refused is told a code and nothing else;
+this side's own words stand in the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
+
+from p2pqueue.errors import LinkRefused, MalformedMessage, PeerError
+from p2pqueue.net import codes
+from p2pqueue.net.framing import Assembler
+from p2pqueue.net.handshake import FIRST_LIMIT, PAIR_MODE, SECRET_SIZE, Credentials, Initiator, Proven, Responder
+from p2pqueue.net.hello import Hello, agree, read_hello
+from p2pqueue.net.notes import About, read_note
+from p2pqueue.net.pipe import Pipe
+from p2pqueue.net.sealing import Opener, Sealer, SessionKeys
+
+HANDSHAKE_WAIT = 5.0  # seconds from the connection to the link
+
+
+class Admitted(Protocol):
+    """A device that may be linked: `identity.members.Member` is one."""
+
+    @property
+    def device_id(self) -> str: ...  # noqa: D102
+    @property
+    def role(self) -> str: ...  # noqa: D102
+    @property
+    def label(self) -> str: ...  # noqa: D102
+
+
+@runtime_checkable
+class Refused(Protocol):
+    """Why a device may not: `identity.members.Refusal` is one."""
+
+    @property
+    def words(self) -> str: ...  # noqa: D102
+
+
+_Result = TypeVar("_Result")
+Admit = Callable[[list[bytes]], Admitted | Refused]
+
+
+class Duplicate(LinkRefused):
+    """The two devices are linked already, or about to be."""
+
+    def __init__(self, device_id: str) -> None:
+        super().__init__(codes.words(codes.DUPLICATE), code=codes.DUPLICATE)
+        self.device_id = device_id
+
+
+@dataclass(frozen=True)
+class Greeted:
+    """The other side of a link that is about to begin."""
+
+    device_id: str
+    role: str
+    label: str
+    product: str  # the version of p2pqueue that it runs
+    protocol: int
+    instance: bytes
+    public_key: bytes
+    about: About
+    mine: About  # what this device says of itself to it; the dialling side says it in the link's first frame
+    chain: list[bytes]
+    dialled: bool  # by this device
+    sealer: Sealer
+    opener: Opener
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What every greeting of this device needs."""
+
+    hello: Hello
+    credentials: Callable[[], Credentials]
+    admit: Admit
+    about: Callable[[], About]
+    notice: Callable[[Proven, bool], None]  # (who, dialled by us): raises `LinkRefused` where that is this device itself
+    coming: Callable[[str, int], None]  # (device, +1 or −1): a device that may link is about to, by its own dialling
+
+
+async def dial(pipe: Pipe, desk: Desk) -> Greeted:
+    """Makes a link over a connection that this device opened. Raises `PeerError`s and `OSError`; closes the pipe then."""
+    return await _surely(pipe, _dial(pipe, desk))
+
+
+async def answer(pipe: Pipe, desk: Desk) -> Greeted | Hello:
+    """Makes a link over a connection that came in; gives the other's hello where it wants to pair instead."""
+    return await _surely(pipe, _answer(pipe, desk))
+
+
+async def exchange_hellos(pipe: Pipe, mine: Hello) -> tuple[Hello, bytes, int]:
+    """Says hello; gives that of the other side, its bytes, and the version to go on with. Raises `LinkRefused` in words."""
+    await pipe.send(mine.pack())
+    frame = await pipe.receive()
+    theirs = read_hello(frame)
+    try:
+        return theirs, frame, agree(mine, theirs)
+    except LinkRefused as error:
+        raise LinkRefused(str(error), code=codes.OTHER_PROTOCOL) from None
+
+
+async def receive_early(pipe: Pipe) -> bytes:
+    """A frame of a side that is not known yet. Raises `MalformedMessage` beyond what such a frame may have."""
+    frame = await pipe.receive()
+    if len(frame) > FIRST_LIMIT:
+        raise MalformedMessage(f"a first frame of {len(frame)} bytes")
+    return frame
+
+
+async def _surely(pipe: Pipe, greeting: Awaitable[_Result]) -> _Result:
+    """Runs a greeting within its time; however it fails, the connection is closed."""
+    code = codes.FAULT
+    done = False
+    try:
+        async with asyncio.timeout(HANDSHAKE_WAIT):
+            result = await greeting
+        done = True
+        return result
+    except TimeoutError:
+        code = codes.TOO_SLOW
+        raise LinkRefused("it didn't answer the handshake in time", code=codes.TOO_SLOW) from None
+    except LinkRefused as error:
+        code = error.code or codes.STRANGER
+        raise
+    except PeerError:
+        code = codes.MALFORMED
+        raise
+    finally:
+        if not done:
+            await pipe.close(code)
+
+
+async def _dial(pipe: Pipe, desk: Desk) -> Greeted:
+    theirs, frame, protocol = await exchange_hellos(pipe, desk.hello)
+    initiator = Initiator(desk.credentials(), secret=os.urandom(SECRET_SIZE), hellos=(desk.hello.pack(), frame))
+    await pipe.send(initiator.begin())
+    await pipe.send(initiator.prove(await receive_early(pipe)))
+    proven = initiator.finish(await receive_early(pipe))
+    desk.notice(proven, True)
+    member = _admitted(desk.admit(proven.chain), proven)
+    about = _read_about(proven.about)
+    return _greeted(proven, member, theirs, protocol=protocol, about=about, mine=desk.about(), keys=initiator.keys, dialled=True)
+
+
+async def _answer(pipe: Pipe, desk: Desk) -> Greeted | Hello:
+    theirs, frame, protocol = await exchange_hellos(pipe, desk.hello)
+    beginning = await receive_early(pipe)
+    if beginning == PAIR_MODE:
+        return theirs
+    responder = Responder(desk.credentials(), secret=os.urandom(SECRET_SIZE), hellos=(frame, desk.hello.pack()))
+    await pipe.send(responder.answer(beginning))
+    proven = responder.check(await receive_early(pipe))
+    desk.notice(proven, False)
+    member = _admitted(desk.admit(proven.chain), proven)
+    desk.coming(proven.device_id, +1)
+    try:
+        mine = desk.about()
+        await pipe.send(responder.prove(mine.pack()))
+        opener = Opener(responder.keys.receiving)
+        match Assembler().take(opener.open(await receive_early(pipe))):
+            case ("net", message):
+                about = _read_about(message)
+            case _:
+                raise MalformedMessage("the first frame of a link tells what its maker is")
+    finally:
+        desk.coming(proven.device_id, -1)
+    return _greeted(proven, member, theirs, protocol=protocol, about=about, mine=mine, keys=responder.keys, dialled=False, opener=opener)
+
+
+def _greeted(
+    proven: Proven, member: Admitted, hello: Hello, *, protocol: int, about: About, mine: About, keys: SessionKeys,
+    dialled: bool, opener: Opener | None = None,
+) -> Greeted:  # fmt: skip
+    return Greeted(
+        device_id=proven.device_id,
+        role=member.role,
+        label=member.label or about.label,
+        product=hello.product,
+        protocol=protocol,
+        instance=proven.instance,
+        public_key=proven.public_key,
+        about=about,
+        mine=mine,
+        chain=proven.chain,
+        dialled=dialled,
+        sealer=Sealer(keys.sending),
+        opener=opener or Opener(keys.receiving),
+    )
+
+
+def _admitted(outcome: Admitted | Refused, proven: Proven) -> Admitted:
+    if isinstance(outcome, Refused):
+        raise LinkRefused(outcome.words, code=codes.REFUSED)
+    if outcome.device_id != proven.device_id:
+        raise LinkRefused("the certificates tell of another device", code=codes.REFUSED)
+    return outcome
+
+
+def _read_about(packed: bytes) -> About:
+    note = read_note(packed)
+    if not isinstance(note, About):
+        raise MalformedMessage("a device that doesn't say what it is")
+    return note
