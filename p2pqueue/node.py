@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.config import Home, Settings, load_settings
-from p2pqueue.errors import P2PQueueError
+from p2pqueue.errors import ArgumentError, P2PQueueError
 from p2pqueue.identity.keys import Identity, load
 from p2pqueue.jobs import local, rows
 from p2pqueue.jobs.opening import open_store
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from p2pqueue.jobs.queue import Queue
 
 AGAIN_AFTER = 1.0  # seconds until a loop that was ended by an error begins anew
-LOOK_AFTER = 0.002  # seconds from a ring to the look for what was written, where no claim has looked by then
 TIDY_EVERY = 60.0  # seconds between two looks for what is past retention or of an unknown task
 TIDY_FIRST = 5.0  # seconds after the start: a start is busy enough
 
@@ -136,6 +135,9 @@ class Node:
         stack.enter_context(NodeLock(home.node_lock_file))
         self.store: Store = await open_store(home, self.identity)
         stack.push_async_callback(self.store.close)
+        if self._queue is not None:
+            self._queue.access.node = self.store
+            stack.callback(setattr, self._queue.access, "node", None)
         self.shelf = Shelf(home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
         stack.callback(self.shelf.close)
         await self._start_runners()
@@ -216,19 +218,18 @@ class Node:
         self._stopped.set()
 
     def _rung(self) -> None:
-        """A claim comes first: it is what most rings are about, and its commit sees by the way what others wrote."""
-        self.worker.rung()
-        asyncio.get_running_loop().call_later(LOOK_AFTER, self.store.ring)
+        """A claim is what most rings are about, and its transaction sees by the way what others wrote."""
+        if not self.worker.rung():
+            self.store.ring()
 
     async def _follow(self) -> None:
         async with self.store.subscribe() as changes:
-            await self.worker.changed(None)  # what came before, or while this loop had to begin anew
+            self.worker.news(None, seen=False)  # what came before, or while this loop had to begin anew
             async for touched in changes:
                 jobs = None if touched is None else {key for table, key in touched if table == "jobs"}
                 if jobs is not None and not jobs:
                     continue
                 self.sealer.wake()
-                await self.worker.changed(jobs)
                 if self.live.watched and jobs:
                     await self.worker.tell_rows(self.live.asked(jobs))
 
@@ -270,7 +271,9 @@ class Node:
 
     async def _watch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         asked = fields.get("jobs")
-        jobs = None if asked is None else [str(job_id) for job_id in asked][:1000]
+        if asked is not None and not (isinstance(asked, list) and all(isinstance(job_id, str) for job_id in asked)):
+            raise ArgumentError("jobs is a list of job ids; without it all are watched")
+        jobs = None if asked is None else asked[:1000]
         with self.live.watch(jobs) as watcher:
             wanted = jobs if jobs is not None else list(self.worker.runs)
             found = await self.store.read(lambda connection: rows.with_why(connection, wanted, node_running=True))

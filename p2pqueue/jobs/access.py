@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from p2pqueue.jobs.follower import Follower
     from p2pqueue.payload.shelf import Shelf
     from p2pqueue.replica.replica import Replica
+    from p2pqueue.replica.store import Store
     from p2pqueue.replica.writer import Writer
     from p2pqueue.settings import Settings
 
@@ -39,6 +40,7 @@ class Access:
     _home: Home | None
     _opened: _Opened | None
     _follower: Follower | None
+    node: Store | None  # of the node that this program has inside: coroutines of its loop write through it
 
     def __init__(self, home: str | os.PathLike[str] | Home | None) -> None:
         self._wanted_home = home if isinstance(home, Home) or home is None else Home.find(os.fspath(home))
@@ -98,6 +100,8 @@ class Access:
 
     async def awrite(self, fn: Callable[[Writer], T]) -> T:
         """As `write`, without blocking the loop; a cancelled await may still commit."""
+        if self.node is not None and self.node.is_of_this_loop():
+            return await self.node.write(fn)
         await self._aopen()
         return await self._commits().arun(fn)
 
@@ -133,6 +137,7 @@ class Access:
         self._opening = threading.RLock()
         self._opened = None
         self._follower = None
+        self.node = None
 
     def _open(self) -> _Opened:
         opened = self._opened

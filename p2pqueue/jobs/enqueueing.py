@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from p2pqueue.jobs import ledger, local
 from p2pqueue.jobs.arguments import encode
-from p2pqueue.jobs.committing import Alike
 from p2pqueue.jobs.handle import Job
 from p2pqueue.jobs.ledger import EnqueuedJob, NewFile, NewJob
 from p2pqueue.jobs.options import EnqueueOptions, TaskOptions
 from p2pqueue.jobs.waiting import EXEC_TASK
+from p2pqueue.replica.alike import Alike
 
 if TYPE_CHECKING:
     from p2pqueue.jobs.access import Access

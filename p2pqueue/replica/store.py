@@ -1,7 +1,8 @@
 """How does a node write to its replica from asyncio?
 
 Writers hand in functions; one transaction runs all that are waiting, each under a savepoint of its own, then all
-are answered. A cancelled await may still commit. Readers run on a connection and a thread of their own.
+are answered. A cancelled await may still commit. Readers run on a connection and a thread of their own. A companion
+may add a function to each transaction: what it does about the others' writes costs no commit of its own.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from p2pqueue.errors import WorldError
+from p2pqueue.replica.alike import run_together
 from p2pqueue.replica.connection import WAL_LIMIT, in_words, open_reader
 from p2pqueue.replica.hop import HoppingConnection
 from p2pqueue.replica.merged import Done, Merged, Refused
@@ -29,17 +32,30 @@ LOOK_EVERY = 0.25  # seconds between two looks for commits of other processes, s
 IDLE = 5.0  # seconds without a write here after which the log is emptied
 _MOST_TOGETHER = 512  # functions in one transaction
 
-__all__ = ["Store", "Subscription"]
+Then = Callable[[Done], object]  # called in the loop with what became of a function
+
+__all__ = ["Companion", "Store", "Subscription"]
+
+
+class Companion(Protocol):
+    """Who writes along with others, and hears of what they wrote before anybody is answered; in the loop."""
+
+    def join(self, *, loud: bool) -> tuple[Callable[[Writer], Any], Then] | None:
+        """A function for the end of the transaction that begins now; `loud`: others write in it."""
+
+    def news(self, rows: Rows | None, *, seen: bool) -> None:
+        """Rows that others wrote (None: it isn't known which); `seen`: those who were asked to join saw them."""
 
 
 class _Change:
     """A function that waits for its transaction."""
 
-    __slots__ = ("fn", "future", "quiet", "whole")
+    __slots__ = ("fn", "looks", "quiet", "then", "whole")
 
-    def __init__(self, fn: Callable[[Any], Any], future: asyncio.Future[Any], *, quiet: bool, whole: bool) -> None:
+    def __init__(self, fn: Callable[[Any], Any], then: Then, *, quiet: bool = True, whole: bool = False, looks: bool = False) -> None:
         self.fn = fn
-        self.future = future
+        self.then = then
+        self.looks = looks  # it is the companion's, and sees what the others wrote
         self.quiet = quiet
         self.whole = whole  # it makes a transaction of its own, and takes the replica
 
@@ -50,6 +66,8 @@ class Store:
     def __init__(self, path: str, opener: Callable[[], Replica]) -> None:
         self.path = path
         self.replica: Replica
+        self.companion: Companion | None = None
+        self._loop = asyncio.get_running_loop()
         self._opener = opener
         self._writing = HoppingConnection(self._open_writer)
         self._reading = HoppingConnection(lambda: open_reader(path))
@@ -112,27 +130,52 @@ class Store:
         """Runs a function on the replica in the writer's thread, in its turn; it makes transactions of its own."""
         return cast(T, await self._hand_in(fn, quiet=False, whole=True))
 
+    def hand_in(self, fn: Callable[[Writer], Any], then: Then) -> None:
+        """As `write`, quiet and without a wait: begins in this very turn of the loop, unless a transaction is under way."""
+        self._waiting.append(_Change(fn, then, looks=True))
+        if not self._busy:
+            self._scheduled = True
+            self._idle.clear()
+            self._start()
+
+    def is_of_this_loop(self) -> bool:
+        """Says whether the caller runs in the loop of this store, and so may use it."""
+        return self._loop is asyncio.get_running_loop() and not self._closed
+
     async def _hand_in(self, fn: Callable[[Any], Any], *, quiet: bool, whole: bool) -> Any:
         if self._closed:
             raise WorldError(f"{self.path} has been closed")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append(_Change(fn, future, quiet=quiet, whole=whole))
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append(_Change(fn, partial(_settle, future), quiet=quiet, whole=whole))
         if not self._busy and not self._scheduled:
             # Whoever else is ready to write in this turn of the loop shares the transaction.
             self._scheduled = True
             self._idle.clear()
-            loop.call_soon(self._start)
+            self._loop.call_soon(self._start)
         return await future
 
     def _start(self) -> None:
+        if not self._scheduled:
+            return  # somebody was in more of a hurry
         self._scheduled = False
         changes, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
+        loud = any(not change.quiet for change in changes)
+        joined = self.companion.join(loud=loud) if self.companion is not None else None
+        if joined is not None:
+            changes.append(_Change(*joined, looks=True))
         if not changes:
             self._idle.set()
             return
         self._busy = True
-        self._writing.submit(lambda: self._run(changes)).add_done_callback(lambda future: self._answer(changes, future))
+        self._writing.send(partial(self._work, changes, loud or any(change.looks for change in changes)))
+
+    def _work(self, changes: list[_Change], seen: bool) -> None:
+        try:
+            answers, touched = self._run(changes)
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(self._answer, changes, seen, [Done(error=error)] * len(changes), [])
+            raise
+        self._loop.call_soon_threadsafe(self._answer, changes, seen, answers, touched)
 
     def _run(self, changes: list[_Change]) -> tuple[list[Done], list[Rows | None]]:
         """In the writer's thread: runs waiting changes, neighbours in one transaction."""
@@ -155,26 +198,19 @@ class Store:
             if changes[0].whole:
                 done = [_attempt(changes[0].fn, self.replica)]
                 return done, self._watch.after_own(quiet=False)
-            done, loud = self.replica.commit([change.fn for change in changes], loud=[not change.quiet for change in changes])
+            done, loud = run_together(self.replica, [change.fn for change in changes], loud=[not change.quiet for change in changes])
         except Exception as error:  # noqa: BLE001 - each caller gets it
             return [Done(error=error)] * len(changes), []
         return done, [loud, *self._watch.after_own(quiet=True)]
 
-    def _answer(self, changes: list[_Change], future: asyncio.Future[tuple[list[Done], list[Rows | None]]]) -> None:
-        error = future.exception()
-        answers, touched = future.result() if error is None else ([Done(error=error)] * len(changes), [])
-        for change, done in zip(changes, answers, strict=True):
-            if change.future.done():
-                continue  # its await was cancelled
-            if done.error is None:
-                change.future.set_result(done.value)
-            else:
-                change.future.set_exception(done.error)
+    def _answer(self, changes: list[_Change], seen: bool, answers: list[Done], touched: list[Rows | None]) -> None:
         for rows in touched:
-            self._tell(rows)
+            self._tell(rows, seen=seen)
+        for change, done in zip(changes, answers, strict=True):
+            change.then(done)
         if any(change.quiet for change in changes):
             self._tell_of_quiet()
-        self._last_write = asyncio.get_running_loop().time()
+        self._last_write = self._loop.time()
         self._log_is_empty = False
         self._busy = False
         if _size(self.path + "-wal") > WAL_LIMIT:
@@ -182,7 +218,7 @@ class Store:
         if self._waiting:
             # Those just answered run first, so that what they write next comes along.
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._start)
+            self._loop.call_soon(self._start)
         else:
             self._idle.set()
 
@@ -229,12 +265,14 @@ class Store:
         self._looking = False
         if future.exception() is None:
             for rows in future.result():
-                self._tell(rows)
+                self._tell(rows, seen=False)
         if self._look_again:
             self._look_again = False
             self.ring()
 
-    def _tell(self, rows: Rows | None) -> None:
+    def _tell(self, rows: Rows | None, *, seen: bool) -> None:
+        if self.companion is not None:
+            self.companion.news(rows, seen=seen)
         for subscription in tuple(self._subscriptions):
             subscription.tell(rows)
 
@@ -244,12 +282,12 @@ class Store:
                 subscription.tell(None)
 
     def _wait_for_next_look(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look_by_time)
+        self._timer = self._loop.call_later(LOOK_EVERY, self._look_by_time)
 
     def _look_by_time(self) -> None:
         if self._subscriptions:
             self.ring()
-        idle = asyncio.get_running_loop().time() - self._last_write > IDLE
+        idle = self._loop.time() - self._last_write > IDLE
         if idle and not self._busy and not self._log_is_empty:
             self._log_is_empty = True
             self._writing.submit(self.replica.truncate_log).add_done_callback(_ignore)
@@ -268,6 +306,15 @@ class Store:
         await self._reading.close()
         await self._writing.run(self.replica.close)
         await self._writing.close()
+
+
+def _settle(future: asyncio.Future[Any], done: Done) -> None:
+    if future.done():
+        return  # its await was cancelled
+    if done.error is None:
+        future.set_result(done.value)
+    else:
+        future.set_exception(done.error)
 
 
 def _attempt(fn: Callable[[Replica], Any], replica: Replica) -> Done:

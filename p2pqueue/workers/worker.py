@@ -1,14 +1,13 @@
 """Who takes jobs on this device, and what keeps them going?
 
-One loop ends what has ended and claims for the free slots in the same transaction; each claimed job runs in a task
-of its own; another loop renews the leases; a third reads what others did to the jobs that run here.
+Its turns end what has ended and claim for the free slots; each claimed job runs in a task of its own; a loop renews
+the leases; and what others did to the jobs that run here is read as soon as it is heard of.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,23 +18,24 @@ from typing import Any
 from p2pqueue.errors import ConfigError, P2PQueueError, WorldError
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.waiting import Ability
+from p2pqueue.replica.merged import Done
 from p2pqueue.replica.store import Store
+from p2pqueue.replica.subscription import Rows
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers.begun import RECORD_AFTER
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
 from p2pqueue.workers.endings import ending_of
 from p2pqueue.workers.inputs import Unreachable
 from p2pqueue.workers.live import Live
+from p2pqueue.workers.patience import Patience
 from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Runner
 from p2pqueue.workers.run import Reporter, Run, event_of, record
-from p2pqueue.workers.settle import beat, checkpoint, next_due, settle
+from p2pqueue.workers.settle import beat, checkpoint
 from p2pqueue.workers.telling import tell_end, tell_start
+from p2pqueue.workers.turns import Turn, Turns
 
-UNREACHABLE_FIRST = 1.0  # seconds until a job whose payload can't be reached is tried again; doubles
-UNREACHABLE_LONGEST = 60.0  # seconds
-LOOK_AT_CLOCK = 5.0  # seconds between two looks at the clock: it may be set, and stands apart from the loop's while a machine sleeps
-WRITE_AGAIN = 1.0  # seconds until what could not be written is tried again: a full disk is not emptied at once
+READ_AGAIN = 1.0  # seconds until what could not be read is read again
 
 _log = logging.getLogger(__name__)
 
@@ -56,23 +56,18 @@ class Worker:
     grace: float = 10.0
     on_request: Callable[[ClaimedJob, str, dict[str, Any]], Awaitable[Any]] | None = None
     runs: dict[str, Run] = field(default_factory=dict)  # by job id
-    done: int = 0  # attempts ended since the start
-    _endings: list[Ending] = field(default_factory=list)
-    _meanwhile: set[str] | None = None  # jobs that others wrote while this worker's transaction was under way
-    _skip: dict[str, float] = field(default_factory=dict)  # jobs that are left alone, until that monotonic time
-    _patience: dict[str, float] = field(default_factory=dict)  # how long each was left alone the last time
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _work: bool = True  # there may be something to claim
-    _due: int | None = None
     _unrecorded: asyncio.Event = field(default_factory=asyncio.Event)  # some run may not be recorded yet
-    _stopping: bool = False
-    _give_up_at: float = math.inf  # monotonic time after which a stop waits for no disk any more
     _empty: asyncio.Event = field(default_factory=asyncio.Event)  # nothing runs
     _group: asyncio.TaskGroup | None = None
 
     def __post_init__(self) -> None:
         self._limits = {name: task.max_attempts for name, task in self.tasks.items()}
         self._empty.set()
+        self._patience = Patience()
+        self._turns = Turns(
+            self.store, slots=self.slots, running=self.runs, taker=self._taker, waits=self._patience.waits, done=self._take_in
+        )
+        self.store.companion = self
 
     # -- outside ----------------------------------------------------------------------------------------------
 
@@ -82,15 +77,14 @@ class Worker:
             looping = [beats.create_task(self._beat()), beats.create_task(self._record())]
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                await self._turn()
+                await self._turns.run()
             for loop in looping:
                 loop.cancel()
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Takes nothing new, gives the running handlers `grace` seconds, then stops and releases them."""
         grace = self.grace if grace is None else grace
-        self._stopping, self._give_up_at = True, time.monotonic() + grace
-        self._wake.set()
+        self._turns.stop(time.monotonic() + grace)
         try:
             async with asyncio.timeout(grace):
                 await self._empty.wait()
@@ -99,108 +93,52 @@ class Worker:
 
     def hurry(self) -> None:
         """Stops what still runs, without waiting for its grace."""
-        self._give_up_at = min(self._give_up_at, time.monotonic())
+        self._turns.stop(time.monotonic())
         for run in list(self.runs.values()):
             self._stop_run(run, "shutdown")
 
     @property
     def idle(self) -> bool:
         """Says whether nothing runs here, and nothing could be claimed now or later by itself."""
-        return not self.runs and not self._endings and not self._work and self._due is None
+        return not self.runs and self._turns.idle
 
-    def rung(self) -> None:
-        """Takes in that another process has written something: what there is to claim need not wait for what it was."""
-        self._work = True
-        self._wake.set()
+    @property
+    def done(self) -> int:
+        """How many attempts have ended since the start."""
+        return self._turns.ended
 
-    async def changed(self, touched: Collection[str] | None) -> None:
-        """Takes in that others wrote these jobs (None: it is not known which)."""
-        self._work = True
-        self._wake.set()
-        if self._meanwhile is not None:
-            self._meanwhile.update(self.runs if touched is None else touched)
-        await self._look([job_id for job_id in (self.runs if touched is None else touched) if job_id in self.runs])
+    def rung(self) -> bool:
+        """Takes in that another process has written something; says whether a transaction begins now that will see what."""
+        return self._turns.look()
+
+    # -- as the companion of its store --------------------------------------------------------------------------
+
+    def join(self, *, loud: bool) -> tuple[Callable[[Writer], Any], Callable[[Done], object]] | None:
+        """Claims in the commit of whoever writes now in this node, and ends what has ended."""
+        return self._turns.join(loud=loud)
+
+    def news(self, rows: Rows | None, *, seen: bool) -> None:
+        """Takes in what others wrote: what runs here may have to stop, and unless `seen` there may be something to claim."""
+        jobs = None if rows is None else [key for table, key in rows if table == "jobs"]
+        here = [job_id for job_id in (self.runs if jobs is None else jobs) if job_id in self.runs]
+        if here and self._group is not None:
+            self._group.create_task(self._look(here))
+        if not seen and (jobs is None or jobs):
+            self._turns.look()
 
     # -- claiming and ending ----------------------------------------------------------------------------------
 
-    async def _turn(self) -> None:
-        while not (self._stopping and not self.runs and not self._endings):
-            self._wake.clear()
-            endings, self._endings = self._endings, []
-            free = 0 if self._stopping else self.slots - len(self.runs)
-            if endings or (free > 0 and self._work):
-                await self._settle(endings, free)
-            else:
-                await self._wait()
-
-    async def _settle(self, endings: list[Ending], free: int) -> None:
-        self._work = False
+    def _taker(self) -> Taker:
         unrecorded = tuple(run.begun for run in self.runs.values() if not run.recorded)
-        taker = Taker(self.device_id, self.label, self.ability, self._limits, self._skipped(), unrecorded)
-        self._meanwhile = set()
+        skip = frozenset([*self.runs, *self._patience.left_alone()])
+        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded)
 
-        def transaction(writer: Writer) -> tuple[list[ClaimedJob], bytes, int | None]:
-            claimed = settle(writer, endings, taker, free)
-            return claimed, writer.author, next_due(writer.connection) if len(claimed) < free else None
-
-        try:
-            claimed, author, due = await self.store.write(transaction, quiet=True)
-        except P2PQueueError as error:
-            self._meanwhile = None
-            await self._bear(error, endings)
-            return
-        self.done += len(endings)
-        if len(claimed) >= free > 0:
-            self._work = True
-        else:
-            self._due = due
-        if self._stopping:  # told so while the transaction was under way
-            self._endings += [Ending(job, "released", author=author, unstarted=True) for job in claimed]
-            claimed = []
-        for job in claimed:
-            self._start(job, author)
-        meanwhile, self._meanwhile = self._meanwhile, None
-        try:
-            await self._look([job.job_id for job in claimed if job.job_id in meanwhile])
-            await self._tell(endings, claimed)
-        except P2PQueueError as error:
-            _log.error("the replica can't be read: %s", error)
-
-    async def _bear(self, error: P2PQueueError, endings: list[Ending]) -> None:
-        """Keeps endings that could not be written, and waits a moment; not for ever where the node shall stop."""
-        _log.error("the replica can't be written: %s", error)
-        self._work = True
-        if time.monotonic() < self._give_up_at:
-            self._endings = endings + self._endings
-            await asyncio.sleep(WRITE_AGAIN)
-        elif endings:
-            _log.error("how %d attempts ended can't be written: their jobs run again after the next start", len(endings))
-
-    async def _wait(self) -> None:
-        wait = self._until_next()
-        try:
-            async with asyncio.timeout(None if wait is None else max(0.0, min(wait, LOOK_AT_CLOCK))):
-                await self._wake.wait()
-        except TimeoutError:
-            wait = self._until_next()
-            self._work = self._work or wait is None or wait <= 0
-
-    def _until_next(self) -> float | None:
-        """Seconds until something that waits may be claimed, by the clock as it stands now."""
-        waits = [until - time.monotonic() for until in self._skip.values()]
-        if self._due is not None:
-            waits.append(self._due / 1000 - time.time())
-        return min(waits) if waits else None
-
-    def _skipped(self) -> frozenset[str]:
-        now = time.monotonic()
-        self._skip = {job_id: until for job_id, until in self._skip.items() if until > now}
-        return frozenset([*self.runs, *self._skip])
-
-    def _put_off(self, job_id: str) -> None:
-        wait = min(UNREACHABLE_LONGEST, 2 * self._patience.get(job_id, UNREACHABLE_FIRST / 2))
-        self._patience[job_id] = wait
-        self._skip[job_id] = time.monotonic() + wait
+    def _take_in(self, turn: Turn) -> None:
+        for job in turn.claimed:
+            self._start(job, turn.author)
+        if self.live.watched and self._group is not None:
+            ids = self.live.asked([*(ending.job.job_id for ending in turn.endings), *(job.job_id for job in turn.claimed)])
+            self._group.create_task(self._tell(ids))
 
     # -- running ----------------------------------------------------------------------------------------------
 
@@ -224,9 +162,9 @@ class Worker:
         job = run.job
         try:
             outcome, manifest = await self.runners(job.task).run(job, Reporter(self, run))
-            self._patience.pop(job.job_id, None)
+            self._patience.forget(job.job_id)
         except (Unreachable, WorldError, ConfigError) as error:
-            self._put_off(job.job_id)
+            self._patience.put_off(job.job_id)
             return Ending(job, "released", author=run.author, error=str(error), unstarted=isinstance(error, Unreachable))
         except P2PQueueError as error:
             outcome, manifest = Failed(f"{type(error).__name__}: {error}", kinds=(type(error).__name__, "Exception")), None
@@ -248,8 +186,7 @@ class Worker:
             del self.runs[run.job.job_id]
         if not self.runs:
             self._empty.set()
-        self._endings.append(ending)
-        self._wake.set()
+        self._turns.end(ending)
 
     def _stop_run(self, run: Run, why: Why) -> None:
         if run.stop_why is None:
@@ -257,9 +194,15 @@ class Worker:
             self.runners(run.job.task).stop(run.job.key, why)
 
     async def _look(self, running: Collection[str]) -> None:
-        if running:
-            found = await self.store.read(lambda connection: list(rows.statuses(connection, running)))
-            self._heed({row[0]: row for row in found}, running)
+        while any(job_id in self.runs for job_id in running):
+            try:
+                found = await self.store.read(lambda connection: list(rows.statuses(connection, running)))
+            except P2PQueueError as error:
+                _log.error("the replica can't be read: %s", error)
+                await asyncio.sleep(READ_AGAIN)
+            else:
+                self._heed({row[0]: row for row in found}, running)
+                return
 
     def _heed(self, found: Mapping[str, tuple[Any, ...]], asked: Collection[str]) -> None:
         """Stops the runs whose jobs were cancelled, held, deleted, retried or taken over."""
@@ -294,9 +237,11 @@ class Worker:
         except P2PQueueError as error:
             _log.warning("a checkpoint of job %s was not kept: %s", job.job_id, error)
 
-    async def _tell(self, endings: Collection[Ending], claimed: Collection[ClaimedJob]) -> None:
-        if self.live.watched:
-            await self.tell_rows(self.live.asked([*(ending.job.job_id for ending in endings), *(job.job_id for job in claimed)]))
+    async def _tell(self, job_ids: Collection[str]) -> None:
+        try:
+            await self.tell_rows(job_ids)
+        except P2PQueueError as error:
+            _log.error("the replica can't be read: %s", error)
 
     async def tell_rows(self, job_ids: Collection[str]) -> None:
         """Tells watchers how these jobs stand now."""

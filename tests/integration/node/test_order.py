@@ -14,7 +14,7 @@ from p2pqueue import wire
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.ledger import NewJob, enqueue_many
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers import worker as workers
+from p2pqueue.workers import turns
 from tests.integration.node.stage import Stage, status, until
 
 
@@ -46,7 +46,7 @@ async def test_a_job_starts_at_its_time_and_not_before(stage: Stage) -> None:
 async def test_a_job_starts_at_its_time_by_a_clock_that_was_set_or_went_on_while_the_machine_slept(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "LOOK_AT_CLOCK", 0.2)
+    monkeypatch.setattr(turns, "LOOK_AT_CLOCK", 0.2)
     async with stage.run(slots=1):
         job = stage.enqueue("inline_echo", value="late", options={"delay": timedelta(hours=1)})
         await asyncio.sleep(1)  # the node waits for it now, and its own changes wake nobody

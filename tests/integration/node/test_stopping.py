@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from p2pqueue.errors import ConfigError, HomeInUse
 from p2pqueue.node import Node
+from p2pqueue.replica.merged import Done
 from tests.integration.node.stage import APP, QUICK, Stage, said, status, until, words
 
 
@@ -76,16 +78,24 @@ async def test_a_stop_at_any_moment_leaves_no_job_behind_that_says_it_runs(stage
 async def test_a_stop_that_comes_while_a_job_is_claimed_lets_it_go(stage: Stage, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     note, claimed = stage.note(), asyncio.Event()
     async with stage.run(grace=0.2) as node:
-        write = node.store.write
+        hand_in, join = node.store.hand_in, node.worker.join
 
-        async def slow(*args: Any, **named: Any) -> Any:
-            done = await write(*args, **named)
-            if isinstance(done, tuple) and done[0]:  # a transaction that claimed something
-                claimed.set()
-                await asyncio.sleep(0.3)
-            return done
+        def late(then: Callable[[Done], object]) -> Callable[[Done], object]:
+            def answer(done: Done) -> None:
+                if done.result()[0]:  # a transaction that claimed something
+                    claimed.set()
+                    asyncio.get_running_loop().call_later(0.3, then, done)
+                else:
+                    then(done)
 
-        monkeypatch.setattr(node.store, "write", slow)
+            return answer
+
+        def join_late(*, loud: bool) -> Any:
+            joined = join(loud=loud)
+            return None if joined is None else (joined[0], late(joined[1]))
+
+        monkeypatch.setattr(node.store, "hand_in", lambda fn, then: hand_in(fn, late(then)))
+        monkeypatch.setattr(node.worker, "join", join_late)
         job = await stage.queue.aenqueue(task, {"seconds": 30, "note": note})
         await claimed.wait()
         async with asyncio.timeout(8):
