@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from p2pqueue.errors import MalformedMessage as MalformedMessage
     from p2pqueue.errors import MisuseError as MisuseError
     from p2pqueue.errors import NewerDatabase as NewerDatabase
+    from p2pqueue.errors import NobodyThere as NobodyThere
     from p2pqueue.errors import NoBulk as NoBulk
     from p2pqueue.errors import NodeNotRunning as NodeNotRunning
+    from p2pqueue.errors import NoSuchDevice as NoSuchDevice
     from p2pqueue.errors import NoSuchJob as NoSuchJob
     from p2pqueue.errors import NotAllowed as NotAllowed
     from p2pqueue.errors import NotInitialised as NotInitialised
@@ -59,9 +61,9 @@ _ERRORS = (
     "AlreadyInitialised", "AmbiguousId", "ArgumentError", "BadShard", "BadSignature", "Cancelled", "ChannelClosed",
     "ConfigError", "ConnectFailed", "DamagedHome", "DiskFull", "HomeBusy", "HomeInUse", "InputChanged",
     "InputUnreadable", "JobCancelled", "JobError", "JobFailed", "LinkRefused", "MalformedMessage", "MisuseError",
-    "NewerDatabase", "NoBulk", "NoSuchJob", "NodeNotRunning", "NotAllowed", "NotInitialised", "P2PQueueError",
-    "PairingFailed", "PayloadUnavailable", "PeerError", "PeerGone", "ReadOnlyHome", "ResultTimeout", "Retry",
-    "UnknownTask", "WorldError", "WrongState",
+    "NewerDatabase", "NoBulk", "NoSuchDevice", "NoSuchJob", "NobodyThere", "NodeNotRunning", "NotAllowed",
+    "NotInitialised", "P2PQueueError", "PairingFailed", "PayloadUnavailable", "PeerError", "PeerGone",
+    "ReadOnlyHome", "ResultTimeout", "Retry", "UnknownTask", "WorldError", "WrongState",
 )  # fmt: skip
 _HOME_OF = dict.fromkeys(_ERRORS, "p2pqueue.errors") | {
     "Attempt": "p2pqueue.jobs.handle",

@@ -17,7 +17,7 @@ from p2pqueue.private import DIR_MODE, in_words, loosened, make_private_dir
 
 HOME_VARIABLE = "P2PQUEUE_HOME"
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PLAIN_NAME = r"[A-Za-z0-9_-]{1,64}"  # compiled when it is first used: few commands do
 
 
 class Home(NamedTuple):
@@ -85,7 +85,7 @@ class Home(NamedTuple):
 
     def log_file(self, job_id: str, generation: int, claim: int) -> Path:
         """Where the log of one attempt lies. A job id from elsewhere is data: an odd one becomes its hash."""
-        name = job_id if _PLAIN_NAME.fullmatch(job_id) else _digest(job_id)
+        name = job_id if re.fullmatch(_PLAIN_NAME, job_id) else _digest(job_id)
         return self.logs_dir / name / f"{generation}-{claim}.log"
 
     def ensure(self) -> None:

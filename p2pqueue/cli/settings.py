@@ -28,6 +28,7 @@ def config_command() -> None:
 @config_command.command(
     "get",
     help="Print one setting, or all: flag, variable and file as they take effect now.",
+    short_help="Print one setting, or all, as they take effect now.",
     examples="""
     p2pqueue config get
     p2pqueue config get slots
@@ -78,6 +79,7 @@ def set_command(invocation: Invocation, name: str, value: str) -> None:
 @config_command.command(
     "unset",
     help="Take one setting out of config.toml, so that its default holds again.",
+    short_help="Take one setting out, so that its default holds.",
     examples="""
     p2pqueue config unset slots
     """,
