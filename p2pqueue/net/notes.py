@@ -5,6 +5,7 @@ Small MessagePack maps on the topic `net`. Kinds and keys that this version does
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,7 @@ def read_note(message: bytes) -> Note | None:
     match wire.unpack(message, limit=NOTE_LIMIT, nesting=4):
         case {"kind": "ping", "n": int(number)}:
             return Ping(number)
-        case {"kind": "pong", "n": int(number), "wall": float(wall)}:
+        case {"kind": "pong", "n": int(number), "wall": float(wall)} if math.isfinite(wall):
             return Pong(number, wall)
         case {"kind": "bye", "reason": str(reason)}:
             return Bye(shown(reason, 200))
