@@ -40,6 +40,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "join": ("pairing", "Come into the space of the device that made a code."),
         "devices": ("devices", "List, rename and forget the space's devices."),
         "identity": ("identity", "Renew the key of a device that was cloned."),
+        "origin": ("origin", "Run a store for devices that are never there at the same time."),
     },
     "This device": {
         "status": ("showing", "Show this device, its node and its counts."),

@@ -110,9 +110,10 @@ class OriginClient:
         headers = {} if self.address.token is None else {"Authorization": f"Bearer {self.address.token}"}
         url = f"{self.address.base}/shards/{address.hex()}"
         limit = aiohttp.ClientTimeout(total=TIMEOUT)
+        data = None if body is None else io.BytesIO(body)
         try:
             async with self.session().request(
-                method, url, data=None if body is None else io.BytesIO(body), headers=headers, allow_redirects=False, timeout=limit
+                method, url, data=data, headers=headers, allow_redirects=False, timeout=limit
             ) as answer:
                 return await read(answer)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

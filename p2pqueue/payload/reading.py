@@ -66,6 +66,22 @@ class Reader:
         manifest = decode(out)
         return self._complete(manifest) if isinstance(manifest, PartedManifest) else manifest
 
+    def addresses(self, capability: Capability) -> Iterator[bytes]:
+        """The shards that a file, or all files of a manifest, need: those of a manifest after what it names, its first the last."""
+        out = memoryview(bytearray(capability.size))
+        root = Chunk(capability.address, capability.key, capability.size, 0, 0, capability.size)
+        self.chunk(root, capability.algorithm, out, "its manifest")
+        manifest = decode(out)
+        if isinstance(manifest, FolderManifest):
+            for entry in manifest.entries:
+                yield from self.addresses(entry.capability)
+        else:
+            whole = self._complete(manifest) if isinstance(manifest, PartedManifest) else manifest
+            yield from (chunk.address for chunk in whole.chunks())
+            if isinstance(manifest, PartedManifest):
+                yield from (part.address for part in manifest.chunks())
+        yield capability.address
+
     def pieces(self, manifest: FileManifest, name: str) -> Iterator[memoryview]:
         """The content in pieces of up to 1 MiB; each is valid until the next is asked for."""
         out = memoryview(bytearray(manifest.shared or min(manifest.chunk_size, manifest.size)))

@@ -144,6 +144,11 @@ class Shelf:
             saving.save(pieces, target, content=manifest.content, mode=0o600 if private else 0o666)
         return target
 
+    def addresses(self, capability: str) -> list[bytes]:
+        """The shards of a file, its manifest's first shard the last. Raises `PayloadUnavailable` where its manifest isn't here."""
+        with self._reader() as reader:
+            return list(reader.addresses(parse_capability(capability)))
+
     def shard(self, address: bytes) -> bytes:
         """A sealed shard for another device, its address checked. Raises `PayloadUnavailable` and `InputChanged`."""
         with self._reader() as reader:
