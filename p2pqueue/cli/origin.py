@@ -38,7 +38,7 @@ _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if has
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    default=f"127.0.0.1:{DEFAULT_PORT}",
+    default=_LISTEN,
     show_default=True,
     help="Where it listens; port 0 takes a free one.",
 )
