@@ -11,13 +11,13 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import groupby
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from p2pqueue.errors import P2PQueueError
+from p2pqueue.replica.alike import Alike
 
 if TYPE_CHECKING:
     from p2pqueue.replica.merged import Done
@@ -30,21 +30,6 @@ BATCH = 1000  # changes in one commit: more gain nothing, and make all of them w
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Alike(Generic[T]):
-    """A change that can be made together with others of its kind, for much less than one by one.
-
-    `all` makes the changes for several items and gives what became of each. Called, it makes the one for its own.
-    """
-
-    item: Any
-    all: Callable[[Writer, Sequence[Any]], list[T]]
-
-    def __call__(self, writer: Writer) -> T:
-        """Makes this change alone."""
-        return self.all(writer, [self.item])[0]
-
-
 class Commits:
     """The one place through which a program writes to a replica. `after` runs after each commit (it rings the node)."""
 
@@ -54,39 +39,45 @@ class Commits:
         self._lock = threading.Lock()
         self._waiting: deque[_Change[Any]] = deque()
         self._led = False  # somebody commits, or was told to
-        self._executor: ThreadPoolExecutor | None = None
+        self._calls: SimpleQueue[bool] = SimpleQueue()  # True: lead, False: end
+        self._thread: threading.Thread | None = None
 
     def run(self, fn: Callable[[Writer], T]) -> T:
         """Runs one transaction; durable on return. What `fn` raises undoes its own part alone."""
-        change: _Change[T] = _Change(fn)
-        if self._join(change):
-            self._lead()
-        else:
+        with self._lock:
+            led, self._led = self._led, True
+            if led:
+                change: _Change[T] = _Change(fn)
+                change.will_wait()
+                self._waiting.append(change)
+        if led:
             self._follow(change)
-        return change.outcome()
+            return change.outcome()
+        try:  # nobody waits: the way of a single producer, which is as short as can be
+            value = self._replica.write(fn)
+            self._after()
+        finally:
+            self._hand_over()
+        return value
 
     async def arun(self, fn: Callable[[Writer], T]) -> T:
         """As `run`, without blocking the loop."""
         loop = asyncio.get_running_loop()
         change: _Change[T] = _Change(fn, loop)
-        if self._join(change):
-            self._thread().submit(self._lead)
+        with self._lock:
+            self._waiting.append(change)
+            led, self._led = self._led, True
+        if not led:
+            self._call_thread()
         assert change.future is not None
         return await change.future
 
     def close(self) -> None:
         """Lets the thread end when it has committed what waits."""
-        if self._executor is not None:
-            self._executor.shutdown()
-
-    def _join(self, change: _Change[Any]) -> bool:
-        """Adds a change; says whether whoever brought it has to lead."""
-        with self._lock:
-            self._waiting.append(change)
-            led, self._led = self._led, True
-            if led:
-                change.will_wait()
-            return not led
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._calls.put(False)
+            thread.join()
 
     def _follow(self, change: _Change[Any]) -> None:
         assert change.gate is not None
@@ -120,7 +111,7 @@ class Commits:
                 following.promoted = True
                 following.gate.release()
                 return
-        self._thread().submit(self._lead)
+        self._call_thread()
 
     def _commit(self, batch: list[_Change[Any]]) -> None:
         try:
@@ -146,11 +137,22 @@ class Commits:
             if not isinstance(error, Exception):
                 raise
 
-    def _thread(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, thread_name_prefix="p2pqueue-commit")
-            return self._executor
+    def _call_thread(self) -> None:
+        """Lets the thread lead that commits for coroutines; it is made at the first call."""
+        self._calls.put(True)
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    # A daemon: the program may end without `close`, whose finalizer then ends it in order.
+                    self._thread = threading.Thread(target=self._serve, name="p2pqueue-commit", daemon=True)
+                    self._thread.start()
+
+    def _serve(self) -> None:
+        while self._calls.get():
+            try:
+                self._lead()
+            except BaseException:  # noqa: BLE001 - whoever waited was answered with it
+                _log.exception("a commit was interrupted")
 
 
 class _Change(Generic[T]):

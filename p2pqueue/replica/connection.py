@@ -37,7 +37,7 @@ _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 # For None and bytes the sqlite3 module asks for an adapter at every value that it binds, and looks through attributes
 # where there is none: that took more than half the time of an insert. These two give back what they get.
 sqlite3.register_adapter(type(None), cast("Callable[[None], None]", {}.get))
-sqlite3.register_adapter(bytes, lambda value: value)
+sqlite3.register_adapter(bytes, bytes)
 
 
 def open_writer(path: str, *, create: bool) -> sqlite3.Connection:

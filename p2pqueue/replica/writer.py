@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from p2pqueue.clock import COUNTER_BITS, tick
@@ -108,8 +109,8 @@ class Writer:
         self.hlc = hlc = tick(self.hlc, self.now)
         tail = int.from_bytes(self.random(8), "big") >> 6  # 58 random bits
         counter = hlc & 0xFFFF
-        text = f"{hlc >> 16:012x}7{counter >> 4:03x}{0x8 << 60 | (counter & 0xF) << 58 | tail:016x}"
-        made = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        after = 0x8000 | (counter & 0xF) << 10 | tail >> 48
+        made = f"{hlc >> 32:08x}-{hlc >> 16 & 0xFFFF:04x}-7{counter >> 4:03x}-{after:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
         self._fresh.add(made)
         return made
 
@@ -143,7 +144,7 @@ class Writer:
         The caller knows that each put outranks what stands, one for a key; `values` are tuples in declared order
         with the types of their columns, and `generation` is given.
         """
-        shape = self._shape(table)
+        shape, connection = self._shape(table), self.connection
         author, now, hlc, seq = self.author, self.now, self.hlc, self.seq
         parts, signed, first = shape.kept[register], register in shape.signed, register in shape.first
         rows: list[tuple[Any, ...]] = []
@@ -161,11 +162,11 @@ class Writer:
         self.hlc, self.seq = hlc, seq
         keys = [put.key for put in puts]
         if new:
-            self._count(table, shape.inserting.insert(self.connection, (register,), rows))
+            self._count(table, shape.inserting.insert(connection, (register,), rows))
         else:
-            with counting(self.connection, shape, keys):
-                self.connection.executemany(shape.update((register,)), rows)
-        insert_changes(self.connection, changes)
+            with counting(connection, shape, keys):
+                connection.executemany(shape.update((register,)), rows)
+        insert_changes(connection, changes)
         self.note(table, keys)
         self._fresh.difference_update(keys)
 
@@ -209,7 +210,7 @@ class Writer:
 
     def note(self, table: str, keys: Iterable[str]) -> None:
         """Marks rows as touched."""
-        self.touched.update((table, key) for key in keys)
+        self.touched.update(zip(repeat(table), keys))
 
     def finish(self) -> None:
         """Writes author, number and clock back; the caller commits."""
