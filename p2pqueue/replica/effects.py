@@ -69,7 +69,8 @@ class Page:
     """Answers `ReadUnsent`.
 
     `sizes` are those of the writes in a message, about. `rest` says what is left beyond these writes: nothing,
-    more to send, or only what may not be relayed.
+    more to send, or only what may not be relayed. `covered` are numbers of which nothing is unsent beside these
+    writes: what is not among them there was not live any more.
     """
 
     writes: tuple[Write, ...]
@@ -77,6 +78,7 @@ class Page:
     rest: Literal["nothing", "more", "not ours to relay"]
     heads: Mapping[bytes, Head]
     falls: int
+    covered: Mapping[bytes, Span] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

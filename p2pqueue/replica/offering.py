@@ -25,6 +25,7 @@ from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.write import Head, Write
 
 WINDOW = 8  # messages of writes that may be unacknowledged
+AHEAD = 4  # messages that are read at once: while others are under way, so many wait to follow them
 RELAY_DELAY = 0.25  # seconds: a received write's own author reaches a linked peer sooner than we could
 MAX_ASKED = 8  # messages of rows kept to answer at the next `done`
 
@@ -115,11 +116,10 @@ class Offering:
         effects = self._flush(self.round)
         if self._look_at is not None and now >= self._look_at:
             self._look, self._look_at = True, None
-        room = WINDOW - len(self._unacked)
-        if self._look and not self._reading and not self._outbox and room >= WINDOW // 2:
+        if self._look and not self._reading and not self._outbox:
             self._look, self._finished, self._reading = False, False, self._number()
             held = {author: tuple(spans) for author, spans in self._held.items() if spans}
-            limits = room * self._max_writes, room * MAX_BYTES
+            limits = AHEAD * self._max_writes, AHEAD * MAX_BYTES
             effects.append(ReadUnsent(self._reading, dict(self.counted), held, not self._relays, *limits))
         if self._finished and not self._outbox:
             effects += [ReadEnded(self._number(), self.round, *asked) for asked in self._asked]
@@ -139,6 +139,8 @@ class Offering:
             return [Send(Again(ended))]
         for write in page.writes:
             self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
+        for author, span in page.covered.items():  # or a long history would be kept, and sent along, as many short runs
+            self._held.setdefault(author, Spans()).add(*span)
         self._outbox.extend(_messages(page, self._max_writes))
         self._blocked = page.rest == "not ours to relay"
         if page.rest == "more":

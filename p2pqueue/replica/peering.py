@@ -7,7 +7,7 @@ in virtual time, a node in the threads of its store.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,7 +40,7 @@ from p2pqueue.replica.effects import (
 from p2pqueue.replica.messages import MAX_MARKS, MAX_WRITES, Refusal, RowId, write_size
 from p2pqueue.replica.recheck import recheck
 from p2pqueue.replica.replica import Merged, Refused, Replica
-from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.spans import Span, Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Head, Write
 
@@ -118,19 +118,20 @@ class Peering:
             heads = {author: head for author, head in heads.items() if author in only}
         if not reading.is_anything_unsent(connection, request.counted, request.held):  # as nearly always
             return Page((), (), "nothing", heads, _falls(connection))
-        writes = reading.live_writes(
-            connection, shapes, above=request.counted, not_held=request.held, limit=request.limit + 1, only=only, unread=True
-        )
-        rest: Literal["nothing", "more", "not ours to relay"] = "more" if len(writes) > request.limit else "nothing"
+        rows, left = reading.unsent(connection, above=request.counted, not_held=request.held, limit=request.limit + 1, only=only)
+        writes = reading.with_values(connection, shapes, rows, unread=True)
+        aside = request.limit + 1 - len(writes)
+        writes += reading.unsent_aside(connection, above=request.counted, not_held=request.held, limit=aside, only=only)
         sizes = _within(writes[: request.limit], request.max_bytes)
-        kept = writes[: len(sizes)]
-        if len(kept) < len(writes):
-            rest = "more"
-        elif only is not None:
+        kept, unkept = writes[: len(sizes)], writes[len(sizes) :]
+        rest: Literal["nothing", "more", "not ours to relay"] = "more" if unkept else "nothing"
+        if not unkept and only is not None:
             others = set(reading.authors(connection)) - only
             if reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=1, only=others):
                 rest = "not ours to relay"
-        return Page(tuple(kept), tuple(sizes), rest, heads, _falls(connection))
+        for write in unkept:
+            left.setdefault(write.stamp.author, []).append(write.seq)
+        return Page(tuple(kept), tuple(sizes), rest, heads, _falls(connection), _covered(connection, request, heads, left))
 
     def _merge(self, request: Merge) -> Taken:
         writes: Sequence[Write] = request.writes
@@ -206,6 +207,21 @@ def _marks(connection: sqlite3.Connection, author: bytes, held: Spans) -> dict[i
         if len(marks) == MAX_MARKS:
             break
     return marks
+
+
+def _covered(
+    connection: sqlite3.Connection, request: ReadUnsent, heads: Mapping[bytes, Head], left: Mapping[bytes, list[int]]
+) -> dict[bytes, Span]:
+    """Of each author the counted numbers above all that were left for later: nothing can come to life among them any more."""
+    found: dict[bytes, Span] = {}
+    for author, numbers in left.items():
+        last = heads[author].seq if author in heads else 0
+        below = max([request.counted.get(author, 0), *numbers])
+        if below < last:
+            first = max(below, reading.highest_hole(connection, author, last)) + 1
+            if first <= last:
+                found[author] = (first, last)
+    return found
 
 
 def _falls(connection: sqlite3.Connection) -> int:

@@ -18,6 +18,7 @@ from p2pqueue.replica.write import Head, Write
 
 _CHANGE = "tbl, key, register, generation, rank, claim, hlc, author, seq, body, signature"
 _SYSTEM = ", ".join(f"'{table.name}'" for table in SYSTEM_TABLES)
+Row = Sequence[Any]  # of `changes`: what `_CHANGE` names
 _FEW = 8  # runs of held numbers that are looked at one by one
 # A walk along the index: the next author is the least that is greater.
 _WALK = (
@@ -91,21 +92,43 @@ def live_writes(
     unread: bool = False,
 ) -> list[Write]:
     """Live writes above the receiver's heads that the receiver doesn't hold: what says who is who, then the newest."""
+    rows, _ = unsent(connection, above=above, not_held=not_held, limit=limit, only=only)
+    found = with_values(connection, shapes, rows, unread=unread)
+    return found + unsent_aside(connection, above=above, not_held=not_held, limit=limit - len(found), only=only)
+
+
+def unsent(
+    connection: sqlite3.Connection,
+    *,
+    above: Mapping[bytes, int],
+    not_held: Mapping[bytes, Iterable[Span]],
+    limit: int,
+    only: Iterable[bytes] | None = None,
+) -> tuple[list[Row], dict[bytes, list[int]]]:
+    """The rows of such writes; and of each author the numbers that were met and left for later, the highest first.
+
+    An author's rows are met from its highest number downwards: what is not named lies below all that is.
+    """
     wanted = set(authors(connection)) if only is None else set(only)
     covered = {author: Spans(not_held.get(author, ())) for author in wanted}
-    rows = _system_rows(connection, above, covered)
-    listed = {(row[7], row[8], row[0], row[1], row[2]) for row in rows}
-    rows = rows[:limit]
-    if len(rows) < limit:
-        newest: list[tuple[Any, ...]] = []
-        for author in wanted:
-            newest += _author_rows(connection, author, above.get(author, 0), covered[author], limit - len(rows) + len(listed))
-        newest.sort(key=lambda row: (abs(row[6]), row[8]), reverse=True)
-        rows += [row for row in newest if (row[7], row[8], row[0], row[1], row[2]) not in listed][: limit - len(rows)]
-    found = with_values(connection, shapes, rows, unread=unread)
-    if len(found) < limit:
-        found += _aside(connection, above, covered, limit - len(found))
-    return found
+    first = _system_rows(connection, above, covered)
+    listed = {(row[7], row[8], row[0], row[1], row[2]) for row in first}
+    rows: list[Row] = list(first[:limit])
+    if len(rows) == limit:
+        return rows, {author: [1 << 62] for author in wanted}
+    newest: list[Row] = []
+    reached: dict[bytes, list[int]] = {}
+    for author in wanted:
+        most = limit - len(rows) + len(listed)
+        met = _author_rows(connection, author, above.get(author, 0), covered[author], most)
+        reached[author] = [met[-1][8] - 1] if len(met) == most else []
+        newest += met
+    newest = [row for row in newest if (row[7], row[8], row[0], row[1], row[2]) not in listed] if listed else newest
+    newest.sort(key=lambda row: (abs(row[6]), row[8]), reverse=True)
+    room = limit - len(rows)
+    for row in newest[room:]:
+        reached[row[7]].append(row[8])
+    return [*rows, *newest[:room]], reached
 
 
 def row_writes(connection: sqlite3.Connection, shapes: Mapping[str, Shape], table: str, keys: Sequence[str]) -> list[Write]:
@@ -179,8 +202,27 @@ def _author_rows(connection: sqlite3.Connection, author: bytes, above: int, cove
     return rows
 
 
-def _aside(connection: sqlite3.Connection, above: Mapping[bytes, int], covered: Mapping[bytes, Spans], limit: int) -> list[Write]:
-    kept = (write for write, _ in held_aside(connection))
-    return [w for w in kept if w.stamp.author in covered and w.seq > above.get(w.stamp.author, 0) and w.seq not in covered[w.stamp.author]][
-        :limit
-    ]
+def unsent_aside(
+    connection: sqlite3.Connection,
+    *,
+    above: Mapping[bytes, int],
+    not_held: Mapping[bytes, Iterable[Span]],
+    limit: int,
+    only: Iterable[bytes] | None = None,
+) -> list[Write]:
+    """Of the writes that are kept aside here, those that the receiver neither counts nor holds."""
+    if limit <= 0 or connection.execute("SELECT 1 FROM set_aside WHERE held LIMIT 1").fetchone() is None:
+        return []
+    wanted = None if only is None else set(only)
+    covered = {author: Spans(spans) for author, spans in not_held.items()}
+    kept = [write for write, _ in held_aside(connection) if wanted is None or write.stamp.author in wanted]
+    lacking = [w for w in kept if w.seq > above.get(w.stamp.author, 0) and w.seq not in covered.get(w.stamp.author, ())]
+    return lacking[:limit]
+
+
+def highest_hole(connection: sqlite3.Connection, author: bytes, below: int) -> int:
+    """The highest number up to `below` of which more is known than what may be passed on now, 0 if there is none."""
+    unchecked = "SELECT max(seq) FROM changes INDEXED BY changes_unverified WHERE verified = 0 AND author = ?1 AND seq <= ?2"
+    aside = "SELECT max(seq) FROM set_aside WHERE held AND author = ?1 AND seq <= ?2"
+    query = f"SELECT max(coalesce(({unchecked}), 0), coalesce(({aside}), 0))"
+    return int(connection.execute(query, (author, below)).fetchone()[0])

@@ -1,0 +1,17 @@
+"""When does a device say `hello`?"""
+
+from __future__ import annotations
+
+import asyncio
+
+from p2pqueue.peers.signals import Signals
+
+LOOK_EVERY = 1.0  # seconds at most between two looks at what is due
+
+
+async def greet(signals: Signals) -> None:
+    """Says `hello` whenever it is due, until it is cancelled; `Signals` must be made with the time of this loop."""
+    loop = asyncio.get_running_loop()
+    while True:
+        signals.tick()
+        await asyncio.sleep(min(max(signals.due - loop.time(), 0.01), LOOK_EVERY))
