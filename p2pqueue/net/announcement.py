@@ -58,9 +58,14 @@ def announce(
     nameplate: str | None,
     port: int,
     interfaces: Iterable[Interface],
+    serial: int = 0,
 ) -> Announcement:
-    """The announcement of a device under a random name and a random id (`number`)."""
-    entries = [b"v=%d-%d" % protocol, b"id=" + number.hex().encode(), b"tag=" + tag(number).hex().encode()]
+    """The announcement of a device under a random name and a random id (`number`).
+
+    `serial` differs with every change: a reader who still keeps an older record with the same content takes a record
+    that came back for one that never went.
+    """
+    entries = [b"v=%d-%d" % protocol, b"id=" + number.hex().encode(), b"tag=" + tag(number).hex().encode(), b"n=%d" % serial]
     if nameplate is not None:
         entries.append(b"np=" + nameplate.encode()[:_NAMEPLATE_LIMIT])
     addresses = dict.fromkeys(str(address.ip) for interface in interfaces for address in interface.addresses)

@@ -71,6 +71,7 @@ class Discovery:
         self._retry_every = retry_every
         self._name, self._id = make_name(), secrets.token_bytes(ID_LENGTH)
         self._nameplate: str | None = None
+        self._serial = 0
         self._responder: Responder | None = None
         self._announced: Announcement | None = None
         self._seen: dict[str, Sighting] = {}
@@ -139,6 +140,9 @@ class Discovery:
         """Makes what zeroconf does what it should do now."""
         stale, self._stale = self._stale, False
         where, wanted = hosts(self._watch.chosen), self._wanted()
+        if wanted != self._announced:
+            self._serial += 1
+            wanted = self._wanted()
         moved = self._responder is not None and stale
         if self._responder is not None and (not where or (moved and not self._responder.can_move(where))):
             await self._shut(goodbye=False)
@@ -164,6 +168,7 @@ class Discovery:
             nameplate=self._nameplate,
             port=self._port,
             interfaces=self._watch.chosen,
+            serial=self._serial,
         )
 
     async def _shut(self, *, goodbye: bool = True) -> None:

@@ -7,6 +7,7 @@ addresses, where the sockets may stay, and otherwise closed and opened again by 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 
 from zeroconf import ServiceStateChange, Zeroconf
@@ -18,6 +19,7 @@ from p2pqueue.net.interfaces import Interface
 Host = tuple[int, str]  # the index of an interface and the address that multicast goes out from
 Heard = Callable[[str, bool], None]  # the full name of an instance, and whether it is there still
 
+PORT = 5353
 CLOSE_LIMIT = 2.0  # seconds for the goodbyes
 _ASK_FOR = 3000  # milliseconds that an instance has to answer
 
@@ -43,12 +45,15 @@ class Responder:
     """A running zeroconf on some addresses: it browses, and announces a service where it is given one.
 
     :param heard: called with every instance that comes, changes or says goodbye.
+
+    Raises `OSError` where the port can't be shared.
     """
 
     def __init__(self, where: tuple[Host, ...], *, heard: Heard) -> None:
         self._hosts = where
         self._heard = heard
-        self._zeroconf = AsyncZeroconf(interfaces=[address for _, address in where])  # raises OSError
+        _try_port(where)
+        self._zeroconf = AsyncZeroconf(interfaces=[address for _, address in where])
         self._browser: AsyncServiceBrowser | None = None
         self._told: AsyncServiceInfo | None = None
         self._name = ""
@@ -120,6 +125,16 @@ class Responder:
 
     def _on_change(self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange) -> None:
         self._heard(name, state_change is not ServiceStateChange.Removed)
+
+
+def _try_port(where: tuple[Host, ...]) -> None:
+    """Binds the port as zeroconf will, which forgets to close its socket where that fails."""
+    family = socket.AF_INET6 if ":" in where[0][1] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "SO_REUSEPORT"):
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        trial.bind(("", PORT))
 
 
 def _info(told: Announcement) -> AsyncServiceInfo:
