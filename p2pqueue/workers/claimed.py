@@ -13,8 +13,7 @@ CRASHED: Final = wire.pack({"crash": True})  # metadata of a run whose child die
 DEFAULT_ATTEMPTS: Final = 3  # where neither the job nor a known task says otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedJob:
+class ClaimedJob(NamedTuple):
     """A job that this worker holds, with all that its run needs. Durations in seconds, times milliseconds UTC."""
 
     job_id: str
@@ -65,8 +64,7 @@ def run_id(job_id: str, generation: int, claim: int, author: bytes) -> str:
 How = Literal["succeeded", "failed", "retry", "crashed", "released", "cancelled", "lost"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """How an attempt ended. `retry_at` is in milliseconds UTC; `author` the one that claimed it."""
 
     job: ClaimedJob

@@ -22,9 +22,9 @@ def ending_of(
     random: Callable[[], float], output_manifest: str | None = None,
 ) -> Ending:  # fmt: skip
     """The ending of an attempt; `now` is in milliseconds UTC, `duration` in seconds, `random` gives 0 to 1."""
-    known: dict[str, Any] = {"author": author, "duration": duration}
     if isinstance(outcome, Succeeded):
-        return Ending(job, "succeeded", result=outcome.result, output_manifest=output_manifest, **known)
+        return Ending(job, "succeeded", author, outcome.result, output_manifest, duration=duration)
+    known: dict[str, Any] = {"author": author, "duration": duration}
     if isinstance(outcome, Stopped):
         return Ending(job, _STOPPED[outcome.why], error=_WORDS[outcome.why], **known)
     if isinstance(outcome, Continued):

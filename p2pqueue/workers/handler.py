@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from p2pqueue.payload.shelf import Shelf
 
 STOPPED = Stopped("cancelled")  # the child knows only that it was stopped; its node knows why
+_NOTHING = Succeeded(encode_result(None).data, ())  # what most handlers return
 
 
 def call(function: Callable[..., Any], assignment: Assignment, interrupt: Interrupt) -> Outcome:
@@ -129,6 +130,8 @@ def open_files(grants: Mapping[str, FileGrant], scratch: str | os.PathLike[str],
 
 def reported(value: Any) -> Outcome:
     """The success of a handler that returned this; a failure for good where it can't be carried."""
+    if value is None:
+        return _NOTHING
     try:
         encoded = encode_result(value)
     except ArgumentError as error:

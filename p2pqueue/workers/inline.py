@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from p2pqueue.errors import Cancelled, MisuseError, Retry
 from p2pqueue.home import Home
@@ -49,8 +48,9 @@ class InlineRunner:
             return Stopped(report.stopped), None
         task = asyncio.current_task()
         assert task is not None
-        self._running[job.key] = task
-        outcome = await self._outcome(job, report, grants)
+        key = job.key
+        self._running[key] = task
+        outcome = await self._outcome(job, key, report, grants)
         manifest = await self._inputs.keep(outcome.outputs) if isinstance(outcome, Succeeded) and outcome.outputs else None
         if grants or manifest:
             await asyncio.to_thread(remove, _Folder(self._home, job))
@@ -63,17 +63,16 @@ class InlineRunner:
             self._why[key] = why
             task.cancel()
 
-    async def _outcome(self, job: ClaimedJob, report: Report, grants: Mapping[str, Any]) -> Outcome:
+    async def _outcome(self, job: ClaimedJob, key: str, report: Report, grants: Mapping[str, Any]) -> Outcome:
         timeout = job.timeout if job.timeout is not None else self._tasks[job.task].timeout
-        channel = _Channel(report, job, self._why, self._home)
+        channel, folder = _Channel(report, job, self._why, self._home), _Folder(self._home, job)
         context = JobContext(
-            channel, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=_Folder(self._home, job), timeout=timeout,
-            resume_from=job.checkpoint,
-        )  # fmt: skip
+            channel, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=folder, timeout=timeout, resume_from=job.checkpoint
+        )
         enter(context)  # for good: the task of this run ends with it
         limit = None if timeout is None else asyncio.timeout(timeout)
         try:
-            files = open_files(grants, _Folder(self._home, job), self._inputs.shelf)
+            files = open_files(grants, folder, self._inputs.shelf) if grants else {}
             called = self._functions[job.task](**decode(job.args, files))
             if limit is None:
                 value = await called
@@ -100,8 +99,8 @@ class InlineRunner:
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
             outcome = misfit(error) if isinstance(error, TypeError) else failure(error)
         finally:
-            del self._running[job.key]  # from here on a stop comes too late
-            self._why.pop(job.key, None)
+            del self._running[key]  # from here on a stop comes too late
+            self._why.pop(key, None)
         await channel.settled()
         return outcome
 
@@ -117,8 +116,7 @@ class InlineRunner:
         return Failed("CancelledError: something that the handler waited for was cancelled", kinds=("CancelledError", "Exception"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(NamedTuple):
     """The working folder of an attempt; its path is only made up for a handler that asks."""
 
     home: Home

@@ -27,6 +27,9 @@ class Value:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = self.__match_args__
+        if not kwargs and len(args) == len(names):
+            self.__dict__.update(zip(names, args, strict=True))
+            return
         given = dict(zip(names, args, strict=False)) if args else {}
         if len(args) > len(names) or not given.keys().isdisjoint(kwargs) or not self._fields >= kwargs.keys():
             raise TypeError(f"{type(self).__name__} takes {', '.join(names)}; not {args!r}, {kwargs!r}")
