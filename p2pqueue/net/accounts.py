@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from struct import Struct
+from typing import Protocol
 
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.net.credits import Incoming, Outgoing
@@ -20,14 +21,28 @@ _TOTALS = Struct("!QQ")
 _LARGEST = 2**63 - 1
 
 
-class Accounts:
-    """Both directions of one channel. `tell` sends the packed totals, `stalled` is told in words."""
+STALLED = "what is sent to that device doesn't arrive any more; it may be gone, or its path loses large packets"
 
-    def __init__(self, outgoing: Outgoing, incoming: Incoming, *, tell: Callable[[bytes], None], stalled: Callable[[str], None]) -> None:
+
+class Carrier(Protocol):
+    """A connection, as far as its accounts care."""
+
+    @property
+    def moved_at(self) -> float:
+        """When the peer last acknowledged a packet, by the loop's clock."""
+
+    def lose(self, why: str) -> None:
+        """Ends the connection."""
+
+
+class Accounts:
+    """Both directions of one channel; `tell` sends the packed totals. A stall ends the connection, in words."""
+
+    def __init__(self, outgoing: Outgoing, incoming: Incoming, connection: Carrier, *, tell: Callable[[bytes], None]) -> None:
         self.outgoing = outgoing
         self.incoming = incoming
         self._tell = tell
-        self._stalled = stalled
+        self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._telling: asyncio.TimerHandle | None = None
         self._watching: asyncio.TimerHandle | None = None
@@ -78,16 +93,21 @@ class Accounts:
             self._tell(_TOTALS.pack(*self.incoming.tell()))
 
     def _watch(self) -> None:
-        stalls_at = self.outgoing.stalls_at()
+        stalls_at = self._stalls_at()
         self._watching = None if stalls_at is None else self._loop.call_at(stalls_at, self._look, stalls_at)
 
     def _look(self, planned: float) -> None:
         now = self._loop.time()
-        stalls_at = self.outgoing.stalls_at()
+        stalls_at = self._stalls_at()
         if stalls_at is None or stalls_at > now:
             self._watch()
         elif now > planned + LATE:  # the loop stood still: what has come meanwhile is read first
             self._watching = self._loop.call_later(LATE, self._look, now + LATE)
         else:
             self._watching = None
-            self._stalled("what is sent to that device doesn't arrive any more; it may be gone, or its path loses large packets")
+            self._connection.lose(STALLED)
+
+    def _stalls_at(self) -> float | None:
+        # A large frame over a slow path arrives only at its end; packet by packet it is acknowledged before.
+        stalls_at = self.outgoing.stalls_at()
+        return None if stalls_at is None else max(stalls_at, self._connection.moved_at + self.outgoing.stall_after)

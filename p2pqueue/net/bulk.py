@@ -50,7 +50,7 @@ class BulkChannel:
         self._on_closed = on_closed
         self._idle = idle
         self._loop = asyncio.get_running_loop()
-        self._accounts = Accounts(Outgoing(WINDOW, stall_after=stall_after), Incoming(WINDOW), tell=self._tell, stalled=connection.lose)
+        self._accounts = Accounts(Outgoing(WINDOW, stall_after=stall_after), Incoming(WINDOW), connection, tell=self._tell)
         self._frames: deque[bytes] = deque()
         self._news = asyncio.Event()  # a frame, credit, or the end
         self._sending = asyncio.Lock()

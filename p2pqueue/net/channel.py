@@ -47,9 +47,8 @@ class ControlChannel:
         self._connection = connection
         self._on_message = on_message
         self._on_closed = on_closed
-        self._accounts = Accounts(
-            Outgoing(BOUNDLESS, stall_after=stall_after), Incoming(BOUNDLESS), tell=self._tell, stalled=connection.lose
-        )
+        outgoing, incoming = Outgoing(BOUNDLESS, stall_after=stall_after), Incoming(BOUNDLESS)
+        self._accounts = Accounts(outgoing, incoming, connection, tell=self._tell)
         self._unfinished: list[bytes] = []
         self._topic = _TOTALS
         self._closed = False

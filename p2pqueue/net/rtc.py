@@ -108,6 +108,11 @@ class RtcConnection:
         return self._channel.bufferedAmount
 
     @property
+    def moved_at(self) -> float:
+        """When the other device last acknowledged a packet, by the loop's clock."""
+        return self._sctp.moved_at
+
+    @property
     def ends(self) -> tuple[tuple[str, int], tuple[str, int]] | None:
         """Our address and port and the peer's, while connected."""
         return self._path.ends()

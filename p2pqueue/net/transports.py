@@ -16,6 +16,7 @@ from OpenSSL import SSL
 from p2pqueue.net.ortc import RTCDtlsParameters, RTCDtlsTransport, RTCSctpCapabilities, RTCSctpTransport
 
 INITIAL_RTO = 1.0  # seconds: a lost first packet waits this long; the standard's 3 s eat up the time to connect
+FLIGHT_LIMIT = 160 * 1160  # bytes under way: what fits a socket's buffer of 416 KiB, Linux's default limit; beyond it whole rows are lost
 HELD_LIMIT = 8 * 1024 * 1024  # bytes of unfinished messages of a peer that ignores the window of 1 MiB
 
 _log = logging.getLogger(__name__)
@@ -67,6 +68,8 @@ class SctpTransport(RTCSctpTransport):
     def __init__(self, transport: RTCDtlsTransport) -> None:
         super().__init__(transport)
         self._rto = INITIAL_RTO
+        self._sacked = self._last_sacked_tsn
+        self.moved_at = 0.0  # when the peer last acknowledged anything new, by the loop's clock
 
     async def _handle_data(self, data: bytes) -> None:
         try:
@@ -77,9 +80,12 @@ class SctpTransport(RTCSctpTransport):
         else:
             if self._advertised_rwnd < -HELD_LIMIT:
                 self._break("the other device sends a message without end")
+            if self._sacked != self._last_sacked_tsn:
+                self._sacked, self.moved_at = self._last_sacked_tsn, asyncio.get_running_loop().time()
 
     async def _transmit(self) -> None:
         if self.state != "closed":
+            self._cwnd = min(self._cwnd, FLIGHT_LIMIT)  # the peer's window says nothing of its socket
             await super()._transmit()
 
     def _break(self, why: str) -> None:

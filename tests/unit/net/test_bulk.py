@@ -65,15 +65,21 @@ async def test_a_receiver_that_takes_nothing_stops_the_sender_within_the_window(
             assert await _take(other) == b"one byte too much"
 
 
-async def test_a_slow_receiver_is_waited_for_though_it_takes_longer_than_a_stall() -> None:
+async def test_a_slow_receiver_is_waited_for_longer_than_it_takes_to_notice_a_stall() -> None:
     count = WINDOW // FRAME_LIMIT
-    async with channels(stall_after=2.0) as (one, other):
+    async with channels(stall_after=30) as (one, other):
         await _send_all(one, [bytes(FRAME_LIMIT)] * count)
+        account = one._accounts.outgoing
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(one.send(b"the last one"))
-            await one._connection.drained(0)
-            await asyncio.sleep(2.5)
+            for _ in range(2000):
+                if account.arrived == account.sent:
+                    break
+                await asyncio.sleep(0.01)
+            account.stall_after = 0.1
+            await asyncio.sleep(0.5)
             assert not sending.done()
+            account.stall_after = 30
             await _take_all(other, count)
             assert await _take(other) == b"the last one"
         assert one.open

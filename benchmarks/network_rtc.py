@@ -1,0 +1,209 @@
+"""How fast are direct connections: bytes beside bare aiortc in the same run, signals beside them, connecting?
+
+    python -m benchmarks.network_rtc [--quick] [--json]
+
+Both ends are processes of their own on 127.0.0.1. Bare aiortc has its socket drained, the same buffer and the
+same frames; runs of both alternate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+if __package__ in (None, ""):  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.figure import Figure, Sample, Target, as_json, load_targets, table, verdict
+from benchmarks.rtc_peer import Bare, ours, packed, unpacked
+from p2pqueue.net.bulk import BulkChannel
+from p2pqueue.net.channel import ControlChannel
+from p2pqueue.net.rtc import RtcConnection, make_certificate
+from p2pqueue.wire import FRAME_LIMIT
+
+SIGNAL_EVERY = 0.005  # seconds
+FRAME = bytes(FRAME_LIMIT)
+
+
+def figures(targets: Mapping[str, Target], *, megabytes: int, rounds: int, connects: int) -> list[Figure]:
+    """The rows about direct connections."""
+    return asyncio.run(_figures(targets, megabytes=megabytes, rounds=rounds, connects=connects))
+
+
+async def _figures(targets: Mapping[str, Target], *, megabytes: int, rounds: int, connects: int) -> list[Figure]:
+    bare, bulk, beside, signals, alone = [], [], [], [], []
+    async with _other() as other:
+        opening = [await other.time_to_connect() for _ in range(connects)]
+        for _ in range(rounds):
+            bare.append(await _speed_bare(other, megabytes))
+            bulk.append(await _speed(other, megabytes))
+            speed, delays = await _speed_with_signals(other, megabytes)
+            beside.append(speed)
+            signals += delays
+            alone += await _signals_alone(other)
+        memory = other.memory()
+    own, theirs = Sample.of(bulk), Sample.of(bare)
+    rows = [
+        ("bulk over WebRTC", own.median, "MB/s", "bare aiortc, drained", theirs.median, own.spread),
+        ("bulk over WebRTC, signals beside it", Sample.of(beside).median, "MB/s", None, None, Sample.of(beside).spread),
+        ("signal beside a saturated bulk transfer, p50", Sample.of(signals).median, "ms", None, None, Sample.of(signals).spread),
+        ("signal beside a saturated bulk transfer, p99", Sample.of(signals).percentile(0.99), "ms", None, None, None),
+        ("signal over an idle control channel, p50", Sample.of(alone).median, "ms", None, None, Sample.of(alone).spread),
+        ("direct connection open", Sample.of(opening).median, "ms", None, None, Sample.of(opening).spread),
+        ("memory of the receiver", memory, "MB", None, None, None),
+    ]
+    return [
+        Figure(name, value, unit, targets.get(name, Target()), peer, peer_value, spread)
+        for name, value, unit, peer, peer_value, spread in rows
+    ]
+
+
+class Other:
+    """The process at the other end."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._certificate = make_certificate()
+
+    async def ask(self, **request: Any) -> dict[str, Any]:
+        """Its next answer."""
+        await self.tell(**request)
+        return await self.answer()
+
+    async def tell(self, **request: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(await self._process.stdout.readline())
+        return answer
+
+    @asynccontextmanager
+    async def bare(self) -> AsyncIterator[Bare]:
+        end = Bare(controlling=True, certificate=self._certificate)
+        remote = await self.ask(open="bare", signal=packed(await end.offer()))
+        await end.connect(unpacked(remote["signal"]))
+        await self.answer()
+        try:
+            yield end
+        finally:
+            await end.close()
+
+    @asynccontextmanager
+    async def connection(self, kind: str) -> AsyncIterator[RtcConnection]:
+        end = ours(controlling=True, certificate=self._certificate)
+        try:
+            remote = await self.ask(open=kind, signal=packed(await end.offer()))
+            await end.connect(unpacked(remote["signal"]))
+            await self.answer()
+            yield end
+        finally:
+            await end.close()
+
+    async def time_to_connect(self) -> float:
+        """Milliseconds from both offers to an open channel."""
+        end = ours(controlling=True, certificate=self._certificate)
+        try:
+            remote = await self.ask(open="none", signal=packed(await end.offer()))
+            began = time.perf_counter()
+            await end.connect(unpacked(remote["signal"]))
+            took = (time.perf_counter() - began) * 1000
+            await self.answer()
+        finally:
+            await end.close()
+        return took
+
+    def memory(self) -> float:
+        """Its resident megabytes."""
+        return psutil.Process(self._process.pid).memory_info().rss / 1e6
+
+
+@asynccontextmanager
+async def _other() -> AsyncIterator[Other]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.rtc_peer", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        yield Other(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _speed_bare(other: Other, megabytes: int) -> float:
+    async with other.bare() as end:
+        return await _timed(other, end, megabytes)
+
+
+async def _speed(other: Other, megabytes: int) -> float:
+    async with other.connection("bulk") as end:
+        return await _timed(other, BulkChannel(end), megabytes)
+
+
+async def _speed_with_signals(other: Other, megabytes: int) -> tuple[float, list[float]]:
+    async with other.connection("control") as control, other.connection("bulk") as bulk:
+        channel = ControlChannel(control, on_message=lambda topic, message: None, on_closed=lambda why: None)
+        async with asyncio.TaskGroup() as group:
+            signalling = group.create_task(_signal(channel))
+            speed = await _timed(other, BulkChannel(bulk), megabytes)
+            signalling.cancel()
+        return speed, (await other.ask(delays=True))["delays"]
+
+
+async def _signals_alone(other: Other) -> list[float]:
+    async with other.connection("control") as control:
+        channel = ControlChannel(control, on_message=lambda topic, message: None, on_closed=lambda why: None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await _signal(channel)
+        delays: list[float] = (await other.ask(delays=True))["delays"]
+        return delays
+
+
+async def _signal(channel: ControlChannel) -> None:
+    while True:
+        channel.send_soon(1, time.monotonic_ns().to_bytes(8, "big"))
+        await asyncio.sleep(SIGNAL_EVERY)
+
+
+async def _timed(other: Other, end: Bare | BulkChannel, megabytes: int) -> float:
+    size = megabytes * 1_000_000 // FRAME_LIMIT * FRAME_LIMIT
+    await other.ask(bytes=size)
+    for _ in range(size // FRAME_LIMIT):
+        await end.send(FRAME)
+    seconds: float = (await other.answer())["seconds"]
+    return size / seconds / 1e6
+
+
+def main(arguments: list[str]) -> int:
+    """Prints the table; gives 1 when a target does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer runs")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args(arguments)
+    sizes = {"megabytes": 30, "rounds": 2, "connects": 5} if options.quick else {"megabytes": 200, "rounds": 5, "connects": 20}
+    rows = figures(load_targets("network"), **sizes)
+    print(as_json(rows) if options.json else f"{table(rows)}\n\n{verdict(rows)}")
+    return 1 if any(row.holds is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
