@@ -61,6 +61,22 @@ class Settings:
     retention: float = _declared(7 * _DAY, "duration", "How long ended jobs, their results and files are kept; at least a day.", least=_DAY)
     unknown_task_after: float = _declared(_DAY, "duration", "After how long a job fails whose task no device knows.", least=1.0)
     log_limit: int = _declared(8 * 1024**2, "size", "The most that is kept of one attempt's log; its middle is cut out.", least=1024)
+    network: bool = _declared(True, "switch", "Whether this device links to the others of its space; `p2pqueue online` begins it later.")
+    listen: str = _declared(
+        "", "text", "Where other devices reach this one, as HOST:PORT.", shown="port 7433 of every interface, or the next free one"
+    )
+    peers: tuple[str, ...] = _declared((), "list", "Further addresses to dial, as HOST:PORT, whoever of the space is there.")
+    discovery: bool = _declared(True, "switch", "Whether devices find one another by mDNS.")
+    interfaces: tuple[str, ...] = _declared(
+        (), "list", "The network interfaces to use, by names or addresses; `lo` keeps everything on this host.", shown="the ordinary ones"
+    )
+    lanes: tuple[str, ...] = _declared(("webrtc", "http", "origin"), "list", "The ways that files may take, of webrtc, http and origin.")
+    origin: str = _declared("", "text", "The URL of an origin, as `p2pqueue origin` prints it.", shown="none")
+    origin_policy: str = _declared(
+        "needed",
+        "text",
+        "What is put on the origin: `never` anything, what is `needed` and nobody linked can take, or `always` all.",
+    )
     quota: int = _declared(
         0, "size", "How much disk stored files may take; 0 decides by the disk.", shown="0 (the smaller of 20 GiB and 10 % of the disk)"
     )

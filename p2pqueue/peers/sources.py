@@ -62,6 +62,7 @@ class Sources:
     _linked: dict[str, _Linked] = field(default_factory=dict)
     _group: asyncio.TaskGroup | None = None
     _session: aiohttp.ClientSession | None = None
+    _sent: int = 0  # over channels that are gone
 
     async def run(self) -> None:
         """Carries what goes over bulk channels until it is cancelled, and closes what was opened."""
@@ -75,6 +76,21 @@ class Sources:
             finally:
                 self._group = self._session = None
 
+    def http(self) -> aiohttp.ClientSession:
+        """The session for HTTP, while `run` runs. Raises `SourceFailed`."""
+        if self._session is None:
+            raise SourceFailed("networking has not begun, or has ended")
+        return self._session
+
+    def came_from_origin(self, size: int) -> None:
+        """Counts what an origin gave."""
+        self.carried["origin"] += size
+
+    @property
+    def sent(self) -> int:
+        """Bytes of shards that went to linked devices over their bulk channels."""
+        return self._sent + sum(linked.exchange.sent for linked in self._linked.values() if linked.exchange is not None)
+
     def up(self, peer: ShardPeer) -> None:
         """A device is linked."""
         self._linked[peer.device_id] = _Linked(peer)
@@ -83,6 +99,7 @@ class Sources:
         """Its link is gone, and its channels with it."""
         linked = self._linked.get(peer.device_id)
         if linked is not None and linked.peer is peer:
+            self._sent += linked.exchange.sent if linked.exchange is not None else 0
             del self._linked[peer.device_id]
 
     def opened(self, peer: ShardPeer, channel: Channel) -> None:
@@ -90,6 +107,7 @@ class Sources:
         linked = self._linked.get(peer.device_id)
         if linked is None or linked.peer is not peer or self._group is None:
             return
+        self._sent += linked.exchange.sent if linked.exchange is not None else 0
         exchange = linked.exchange = Exchange(channel, self.read)
         self._group.create_task(exchange.run(), name=f"p2pqueue-shards-{peer.device_id[:8]}")
 
@@ -130,9 +148,9 @@ class Sources:
     async def get(self, linked: _Linked, address: bytes, size: int) -> bytes:
         """A shard from the peer's listener. Raises `ShardMissing` and `SourceFailed`."""
         peer = linked.peer
-        if self._session is None or peer.ticket is None:
-            raise SourceFailed("networking has ended")
-        return await get_shard(self._session, f"{peer.http_base}/shards/{address.hex()}", peer.ticket.hex(), size)
+        if peer.ticket is None:
+            raise SourceFailed("the other device gave no ticket")
+        return await get_shard(self.http(), f"{peer.http_base}/shards/{address.hex()}", peer.ticket.hex(), size)
 
 
 async def get_shard(session: aiohttp.ClientSession, url: str, token: str | None, size: int) -> bytes:

@@ -1,0 +1,74 @@
+"""What do signals of other devices do here, and what does this device say? Progress, ends, presence, and who shall stop.
+
+Signals are hints: whatever they tell is read again from the replica before anything is decided. So a signal that
+comes before its row makes a look a little early, and one that is lost makes it a little late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from p2pqueue.identity.members import Members
+from p2pqueue.peers.linked import LinkedPeer
+from p2pqueue.peers.signals import Signal
+from p2pqueue.workers.live import Live
+from p2pqueue.workers.presence import Roster, read_presence
+
+PROGRESS_EVERY: Final = 0.1  # seconds between two signals of one job's progress: as often as anybody can see
+
+
+class Hearsay:
+    """Takes signals in, and says what happens here.
+
+    `emit` sends a signal to all; `look` makes the worker look at jobs again (None: at all that could be claimed).
+    """
+
+    def __init__(
+        self, *, live: Live, roster: Roster, members: Members, emit: Callable[..., None], look: Callable[[str | None], object]
+    ) -> None:
+        self._live = live
+        self._roster = roster
+        self._members = members
+        self._emit = emit
+        self._look = look
+        self._told: dict[str, float] = {}  # by job: when its progress was signalled last
+
+    def heard(self, signal: Signal, peer: LinkedPeer) -> None:
+        """Takes in a signal."""
+        fields = signal.fields
+        match signal.kind:
+            case "hello":
+                now = time.monotonic()
+                if self._roster.heard(read_presence(signal.source, fields), now):
+                    self._look(None)
+            case "new":
+                self._look(None)
+            case "progress":
+                self._mirror(signal.source, fields)
+            case "done" | "control":
+                self._look(fields.get("job"))
+
+    def progress(self, job_id: str, claim: int, fraction: float, phase: str) -> None:
+        """Tells others how far a job is that runs here."""
+        now = time.monotonic()
+        if now - self._told.get(job_id, 0.0) < PROGRESS_EVERY and fraction < 1.0:
+            return
+        self._told[job_id] = now
+        self._emit("progress", job=job_id, claim=claim, fraction=fraction, phase=phase)
+
+    def ended(self, job_id: str, status: str) -> None:
+        """Tells others that an attempt has ended here."""
+        self._told.pop(job_id, None)
+        self._emit("done", job=job_id, status=status)
+
+    def _mirror(self, device_id: str, fields: Any) -> None:
+        job_id, fraction = fields.get("job"), fields.get("fraction")
+        if job_id is None or fraction is None or not self._live.watched:
+            return
+        member = self._members.get(device_id)
+        label = member.label if member is not None else device_id[:8]
+        self._live.tell(
+            {"id": job_id, "status": "running", "progress": float(fraction), "phase": fields.get("phase"), "worker_label": label}
+        )
