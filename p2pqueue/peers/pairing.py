@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast, get_args
 
@@ -114,6 +114,13 @@ class Invitations:
             invitation.inviter.end()
             self._open = None
             self._announce(None)
+
+    def asked(self, fields: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """The stream `invite` of the local socket: what `open` tells, for the fields `role` and `ttl` (seconds)."""
+        ttl = fields.get("ttl", TTL)
+        if not isinstance(ttl, (int, float)):
+            raise ArgumentError("ttl is a number of seconds")
+        return self.open(str(fields.get("role", "member")), float(ttl))
 
     async def serve(self, pipe: PairingPipe) -> None:
         """Speaks with one stranger who wants to pair. Never raises for what a peer or the network does."""
