@@ -6,6 +6,7 @@ does. Whatever is not understood here, or goes wrong, is left to `app`, which do
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ def answer(words: Sequence[str]) -> bool:
     if asked is None:
         return False
     home, switches, wanted = asked
+    gc.disable()  # hardly anything of all that is imported here is ever freed
     try:
         from p2pqueue.cli.listing import Listing
         from p2pqueue.cli.opening import node_pid, reading
@@ -38,6 +40,8 @@ def answer(words: Sequence[str]) -> bool:
         sys.stdout.flush()
     except Exception:  # noqa: BLE001  (`app` meets it again, and tells it)
         return False
+    finally:
+        gc.enable()
     return True
 
 

@@ -246,9 +246,11 @@ def why(connection: sqlite3.Connection, row: JobRow, *, node_running: bool, now:
 
 def whys(connection: sqlite3.Connection, found: Iterable[JobRow], *, node_running: bool, now: int | None = None) -> list[str | None]:
     """For each of these jobs what `why` says."""
-    known, names = ability(connection) if node_running else None, task_names(connection)
     at = int(time.time() * 1000) if now is None else now
-    situations = (Situation(row.status, row.demand, row.run_at, row.retry_at, row.error, row.problem) for row in found)
+    situations = [Situation(row.status, row.demand, row.run_at, row.retry_at, row.error, row.problem) for row in found]
+    if not any(situation.status == "queued" for situation in situations):
+        return [reason(situation, None, at) for situation in situations]
+    known, names = ability(connection) if node_running else None, task_names(connection)
     return [reason(situation, known, at, known_tasks=names) for situation in situations]
 
 
