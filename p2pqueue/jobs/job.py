@@ -25,14 +25,14 @@ stamp outranks the one before it::
 Two steps with equal (generation, rank, claim) are ordered by hlc: the later wins at rank 0, the earlier among
 terminal ones (their stamp carries the negated hlc: `Transition.earliest`). The column `claim` keeps the number
 of the last claim also where the stamp carries 0. `held` is a register of its own: it blocks the steps marked
-"not held", and is shown as *paused*.
+"not held", and is shown as *paused*. The values are named tuples: a worker makes several for each of its jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from p2pqueue.replica.stamp import RETRY_BITS
 
@@ -42,8 +42,7 @@ MAX_RETRIES: Final = (1 << RETRY_BITS) - 1  # retries of one life: the low bits 
 WORKER_LOST: Final = "worker lost"
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(NamedTuple):
     """The `state` register of a job, and the generation of its stamp.
 
     Times are milliseconds UTC. `claim` numbers the last claim of this generation.
@@ -77,7 +76,7 @@ class JobState:
         return {name: getattr(self, name) for name in COLUMNS}
 
 
-COLUMNS: Final = tuple(field.name for field in fields(JobState) if field.name != "generation")
+COLUMNS: Final = JobState._fields[1:]
 
 
 def read_state(spec_generation: int, state_generation: int | None, values: Mapping[str, Any]) -> JobState:
@@ -91,8 +90,7 @@ def read_state(spec_generation: int, state_generation: int | None, values: Mappi
     return JobState(state_generation, **known | {"attempt": known["attempt"] or 0, "claim": known["claim"] or 0})
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """A claim as its worker knows it: only the worker that still holds the job by it may end or release it."""
 
     generation: int
@@ -105,8 +103,7 @@ class Holder:
         return (self.generation, self.claim)
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """A step that may be taken: the new state, and how to write it.
 
     `clears_hold` and `clears_checkpoint`: the same transaction writes these registers too, `hold` as 0, and
@@ -175,18 +172,12 @@ def claim(
         return Refused("is not due yet")
     if state.attempt >= max_attempts:
         return Refused(f"has no attempts left ({state.attempt} of {max_attempts})")
-    taken = JobState(
-        generation=state.generation,
-        status="running",
-        attempt=state.attempt + 1,
-        claim=state.claim + 1,
-        worker_id=worker_id,
-        worker_label=worker_label,
-        claimed_at=now,
-        error=state.error,
-        checkpoint_stamp=state.checkpoint_stamp,
-    )
-    return Transition(taken)
+    return Transition(
+        JobState(
+            state.generation, "running", state.attempt + 1, state.claim + 1, worker_id, worker_label, now, None, None, None,
+            state.error, state.checkpoint_stamp,
+        )
+    )  # fmt: skip
 
 
 def release(state: JobState, holder: Holder, *, reason: str | None = None, retry_at: int | None = None) -> Decision:
@@ -270,7 +261,7 @@ def cancel(state: JobState, *, now: int) -> Decision:
     """Ends a job that has not ended; a result that arrives later is discarded."""
     if state.is_terminal:
         return _unexpected(state)
-    return Transition(replace(state, status="cancelled", finished_at=now, retry_at=None, error=None))
+    return Transition(state._replace(status="cancelled", finished_at=now, retry_at=None, error=None))
 
 
 def retry(state: JobState, *, fresh: bool = False) -> Decision:
@@ -308,15 +299,15 @@ def check_holder(state: JobState, holder: Holder) -> Refused | None:
 
 def _queued(state: JobState, *, attempt: int, error: str | None, retry_at: int | None) -> Transition:
     return Transition(
-        replace(
-            state, status="queued", attempt=attempt, worker_id=None, worker_label=None, claimed_at=None,
+        state._replace(
+            status="queued", attempt=attempt, worker_id=None, worker_label=None, claimed_at=None,
             error=error or state.error, retry_at=retry_at,
         )
     )  # fmt: skip
 
 
 def _failed(state: JobState, *, now: int, error: str, result_id: str | None) -> Transition:
-    return Transition(replace(state, status="failed", finished_at=now, retry_at=None, error=error, result_id=result_id))
+    return Transition(state._replace(status="failed", finished_at=now, retry_at=None, error=error, result_id=result_id))
 
 
 def _lost(state: JobState, *, max_attempts: int, now: int, held: bool, reason: str) -> Transition:

@@ -193,11 +193,8 @@ def state_of(connection: sqlite3.Connection, job_id: str) -> tuple[JobState, boo
 def put_state(job_id: str, step: Transition) -> Put:
     """The write that takes a step of the lattice."""
     state = step.state
-    values = (
-        state.status, state.attempt, state.claim, state.worker_id, state.worker_label, state.claimed_at,
-        state.finished_at, state.retry_at, state.result_id, state.error, state.checkpoint_stamp,
-    )  # fmt: skip
-    return Put(job_id, "state", values, generation=state.generation, rank=step.rank, claim=step.claim, earliest=step.earliest)
+    terminal = state.is_terminal
+    return Put(job_id, "state", state[1:], state.generation, state.rank, 0 if terminal else state.claim, terminal)
 
 
 def unique_id(space: str, task: str, key: str) -> str:

@@ -17,7 +17,7 @@ from p2pqueue.jobs.ledger import STATE_COLUMNS, put_state
 from p2pqueue.jobs.waiting import Demand
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers import begun
-from p2pqueue.workers.claim import Leave, judge
+from p2pqueue.workers.claim import Leave, Verdict, judge
 from p2pqueue.workers.claimed import CRASHED, DEFAULT_ATTEMPTS, ClaimedJob, Ending, How, Taker
 from p2pqueue.workers.states import states_of
 
@@ -204,6 +204,7 @@ def _scan(
 ) -> tuple[list[tuple[int, str]], int]:
     """Claims from one go through the index; gives the rows that leave it, and how many were looked at."""
     aside: list[tuple[int, str]] = []
+    verdicts: dict[tuple[str, str | None], Verdict] = {}  # of jobs without an input, by task and needs
     seen, now = 0, writer.now
     cursor = writer.connection.execute(CANDIDATES)
     for row in cursor:
@@ -213,7 +214,11 @@ def _scan(
         if row[27] > now:  # the clock was set back since the row was written
             aside.append((_LATER, row[0]))
             continue
-        verdict = judge(_demand(writer.connection, row), taker.ability)
+        verdict = verdicts.get((row[1], row[6])) if row[12] is None else None
+        if verdict is None:
+            verdict = judge(_demand(writer.connection, row), taker.ability)
+            if row[12] is None:
+                verdicts[row[1], row[6]] = verdict
         if isinstance(verdict, Leave):
             if verdict.lasting:
                 aside.append((_NOT_HERE, row[0]))

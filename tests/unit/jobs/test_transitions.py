@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -16,10 +15,10 @@ LIFE = 3 << 16  # generation of a job made for the fourth time
 
 QUEUED = JobState(LIFE)
 RUNNING = JobState(LIFE, "running", attempt=1, claim=1, worker_id="w", worker_label="studio", claimed_at=NOW)
-LAST = replace(RUNNING, attempt=3, claim=5)
-FAILED = replace(RUNNING, status="failed", finished_at=NOW, error="boom")
-SUCCEEDED = replace(RUNNING, status="succeeded", finished_at=NOW, result_id="r")
-CANCELLED = replace(RUNNING, status="cancelled", finished_at=NOW)
+LAST = RUNNING._replace(attempt=3, claim=5)
+FAILED = RUNNING._replace(status="failed", finished_at=NOW, error="boom")
+SUCCEEDED = RUNNING._replace(status="succeeded", finished_at=NOW, result_id="r")
+CANCELLED = RUNNING._replace(status="cancelled", finished_at=NOW)
 ENDED = (FAILED, SUCCEEDED, CANCELLED)
 
 HOLDER = Holder(LIFE, 1, "w")
@@ -39,13 +38,13 @@ Step = Callable[[], Decision]
 ACCEPTED: list[tuple[str, Step, tuple[str, int, int, int, int, bool]]] = [
     # reason, step, (status, generation, rank, claim of the stamp, attempt, earliest)
     ("a claim counts the attempt and the claim", lambda: claim(QUEUED), ("running", LIFE, 0, 1, 1, False)),
-    ("a claim after a release has a number above", lambda: claim(replace(QUEUED, claim=4)), ("running", LIFE, 0, 5, 1, False)),
+    ("a claim after a release has a number above", lambda: claim(QUEUED._replace(claim=4)), ("running", LIFE, 0, 5, 1, False)),
     ("a job that is due is claimed", lambda: claim(QUEUED, due_at=NOW), ("running", LIFE, 0, 1, 1, False)),
     ("a stale job is taken again", lambda: claim(RUNNING, stale=True), ("running", LIFE, 0, 2, 2, False)),
     ("a release gives the attempt back", lambda: lattice.release(RUNNING, HOLDER), ("queued", LIFE, 0, 1, 0, False)),
     (
         "a release never goes below no attempt",
-        lambda: lattice.release(replace(RUNNING, attempt=0), HOLDER),
+        lambda: lattice.release(RUNNING._replace(attempt=0), HOLDER),
         ("queued", LIFE, 0, 1, 0, False),
     ),
     (
@@ -88,7 +87,7 @@ ACCEPTED: list[tuple[str, Step, tuple[str, int, int, int, int, bool]]] = [
     ("a failure ends the job", lambda: lattice.fail(RUNNING, HOLDER, now=NOW, error="x"), ("failed", LIFE, 1, 0, 1, True)),
     (
         "a queued job without attempts left fails by whoever sees it",
-        lambda: lattice.exhausted(replace(QUEUED, attempt=3), max_attempts=3, now=NOW),
+        lambda: lattice.exhausted(QUEUED._replace(attempt=3), max_attempts=3, now=NOW),
         ("failed", LIFE, 1, 0, 3, True),
     ),
     (
@@ -109,8 +108,8 @@ REFUSED: list[tuple[str, Step, str]] = [
     ("no claim while held", lambda: claim(QUEUED, held=True), "is paused; resume it first"),
     ("nothing is taken over while held", lambda: claim(RUNNING, stale=True, held=True), "is paused; resume it first"),
     ("run_at is a promise", lambda: claim(QUEUED, due_at=NOW + 1), "is not due yet"),
-    ("and so is a backoff", lambda: claim(replace(QUEUED, retry_at=NOW + 1)), "is not due yet"),
-    ("attempts are a limit", lambda: claim(replace(QUEUED, attempt=3)), "has no attempts left (3 of 3)"),
+    ("and so is a backoff", lambda: claim(QUEUED._replace(retry_at=NOW + 1)), "is not due yet"),
+    ("attempts are a limit", lambda: claim(QUEUED._replace(attempt=3)), "has no attempts left (3 of 3)"),
     ("a stale lease is no new attempt", lambda: claim(LAST, stale=True), "has no attempts left (3 of 3)"),
     *[(f"no claim of what has {s.status}", lambda s=s: claim(s), "has already") for s in ENDED],
     ("only the holder releases", lambda: lattice.release(RUNNING, OTHER_WORKER), "was lost to studio (claim 1)"),
@@ -154,7 +153,7 @@ REFUSED: list[tuple[str, Step, str]] = [
     ("attempts are left", lambda: lattice.exhausted(QUEUED, max_attempts=3, now=NOW), "has attempts left (0 of 3 spent)"),
     (
         "while held nothing fails as exhausted",
-        lambda: lattice.exhausted(replace(QUEUED, attempt=3), max_attempts=3, now=NOW, held=True),
+        lambda: lattice.exhausted(QUEUED._replace(attempt=3), max_attempts=3, now=NOW, held=True),
         "is paused; it doesn't fail while it is",
     ),
     ("a running job is its worker's to fail", lambda: lattice.give_up(RUNNING, now=NOW, reason="x"), "is running"),
@@ -165,7 +164,7 @@ REFUSED: list[tuple[str, Step, str]] = [
     ("retrying what waits", lambda: lattice.retry(QUEUED), "is queued; only a job that has ended can be retried"),
     (
         "a retry never spills into the next life",
-        lambda: lattice.retry(replace(FAILED, generation=LIFE | 0xFFFF)),
+        lambda: lattice.retry(FAILED._replace(generation=LIFE | 0xFFFF)),
         "was retried 65535 times; enqueue it anew",
     ),
 ]
@@ -222,7 +221,7 @@ def test_the_values_of_a_step_are_the_columns_of_the_register() -> None:
 
 
 def test_a_claim_forgets_who_held_the_job_and_when_it_shall_run_again() -> None:
-    decision = claim(replace(RUNNING, status="queued", retry_at=NOW - 1, checkpoint_stamp="s", result_id="r"))
+    decision = claim(RUNNING._replace(status="queued", retry_at=NOW - 1, checkpoint_stamp="s", result_id="r"))
     assert isinstance(decision, Transition)
     state = decision.state
     assert (state.retry_at, state.finished_at, state.result_id, state.checkpoint_stamp) == (None, None, None, "s")
@@ -230,7 +229,7 @@ def test_a_claim_forgets_who_held_the_job_and_when_it_shall_run_again() -> None:
 
 
 def test_a_retry_keeps_the_checkpoint_and_clears_the_hold() -> None:
-    decision = lattice.retry(replace(FAILED, checkpoint_stamp="s"))
+    decision = lattice.retry(FAILED._replace(checkpoint_stamp="s"))
     assert isinstance(decision, Transition)
     assert decision.clears_hold
     assert not decision.clears_checkpoint
@@ -238,7 +237,7 @@ def test_a_retry_keeps_the_checkpoint_and_clears_the_hold() -> None:
 
 
 def test_a_fresh_retry_forgets_the_checkpoint() -> None:
-    decision = lattice.retry(replace(FAILED, checkpoint_stamp="s"), fresh=True)
+    decision = lattice.retry(FAILED._replace(checkpoint_stamp="s"), fresh=True)
     assert isinstance(decision, Transition)
     assert decision.clears_checkpoint
     assert decision.state == JobState(LIFE + 1)
@@ -251,7 +250,7 @@ def test_a_retry_waits_for_its_backoff() -> None:
 
 
 def test_a_success_forgets_the_error_of_earlier_attempts() -> None:
-    decision = lattice.succeed(replace(RUNNING, error="earlier"), HOLDER, now=NOW, result_id="r")
+    decision = lattice.succeed(RUNNING._replace(error="earlier"), HOLDER, now=NOW, result_id="r")
     assert isinstance(decision, Transition)
     assert (decision.state.error, decision.state.result_id, decision.state.finished_at) == (None, "r", NOW)
 
@@ -289,7 +288,7 @@ def test_a_state_of_an_earlier_life_counts_for_nothing() -> None:
 
 
 def test_a_state_is_read_as_it_was_written() -> None:
-    assert read_state(LIFE, LIFE + 2, RUNNING.values()) == replace(RUNNING, generation=LIFE + 2)
+    assert read_state(LIFE, LIFE + 2, RUNNING.values()) == RUNNING._replace(generation=LIFE + 2)
 
 
 def test_ranks_order_the_ends_of_a_job() -> None:
