@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from p2pqueue.errors import DamagedHome, HomeBusy, NotInitialised, ReadOnlyHome
@@ -103,10 +104,11 @@ def node_pid(home: Home) -> int | None:
 
 
 def open_shelf(home: Home) -> Shelf:
-    """The files of a home, within its quota; the caller closes it."""
+    """The files of a home, within its quota; what is on other devices is fetched by the node. The caller closes it."""
     from p2pqueue.config import load_settings
     from p2pqueue.identity.keys import load
+    from p2pqueue.jobs.bringing import bring
     from p2pqueue.payload.shelf import Shelf
 
     settings = load_settings(home)
-    return Shelf(home, load(home).space_key, quota=settings.quota, reserve=settings.reserve)
+    return Shelf(home, load(home).space_key, quota=settings.quota, reserve=settings.reserve, bring=partial(bring, home))

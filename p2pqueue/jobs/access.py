@@ -173,10 +173,12 @@ class _Opened:
 
     @property
     def shelf(self) -> Shelf:
+        from p2pqueue.jobs.bringing import bring
         from p2pqueue.payload.shelf import Shelf
 
         if self._shelf is None:
-            self._shelf = Shelf(self.home, self.identity.space_key, quota=self.settings.quota, reserve=self.settings.reserve)
+            settings, fetch = self.settings, partial(bring, self.home)
+            self._shelf = Shelf(self.home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve, bring=fetch)
         return self._shelf
 
     @cached_property

@@ -62,6 +62,11 @@ def holds(catalogue: Catalogue, root: Capability) -> bool:
     return all(holds(catalogue, parse_capability(member[0])) for member in members)
 
 
+def is_known(catalogue: Catalogue, root: Capability) -> bool:
+    """Says whether this device has ever had the file, whatever became of it."""
+    return catalogue.read(lambda c: c.execute("SELECT 1 FROM files WHERE address = ?", (root.address,)).fetchone()) is not None
+
+
 def locate(catalogue: Catalogue, root: Capability) -> Path | None:
     """A plain file that holds the content and is unchanged by its marks; None where there is none."""
     row = catalogue.read(lambda c: c.execute(FIND_SOURCE, (root.address,)).fetchone())

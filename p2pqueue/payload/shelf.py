@@ -36,12 +36,20 @@ COPY_LIMIT: Final = 64 * 1024**2  # bytes: smaller files are copied when they ar
 
 
 class Shelf:
-    """The files of one home. `quota` and `reserve` are in bytes; without them the disk decides (page settings)."""
+    """The files of one home.
 
-    def __init__(self, home: Home, space_key: bytes, *, quota: int = 0, reserve: int | None = None, algorithm: int | None = None) -> None:
+    :param quota: and `reserve` are in bytes; without them the disk decides (page settings).
+    :param bring: fetches a file that is not here, before it is read; without it that is an error.
+    """
+
+    def __init__(
+        self, home: Home, space_key: bytes, *, quota: int = 0, reserve: int | None = None, algorithm: int | None = None,
+        bring: Callable[[str], object] | None = None,
+    ) -> None:  # fmt: skip
         self.home = home
         self._space_key = space_key
         self._algorithm = algorithm
+        self._bring = bring
         self._outputs = home.path / "outputs"
         self._catalogue = Catalogue(home.shelf_file)
         self._store = ShardStore(home.shards_dir, self._catalogue, quota=quota, reserve=reserve)
@@ -106,16 +114,14 @@ class Shelf:
 
     def unbundle(self, capability: str) -> dict[str, Stored]:
         """What a manifest of manifests lists, by its names; a single file under its own name."""
-        with self._reader() as reader:
-            manifest = reader.manifest(parse_capability(capability))
+        manifest = self._manifest(capability)
         if isinstance(manifest, FileManifest):
             return {manifest.name: Stored(capability, manifest.name, manifest.size, False)}
         return {entry.name: Stored(entry.capability.text, entry.name, entry.size, False) for entry in manifest.entries}
 
     def describe(self, capability: str) -> FileManifest:
         """The manifest of one file. Raises `PayloadUnavailable`, `BadShard`, `MalformedMessage`; `MisuseError` for several."""
-        with self._reader() as reader:
-            return _single(reader.manifest(parse_capability(capability)))
+        return _single(self._manifest(capability))
 
     def holds(self, capability: str) -> bool:
         """Says whether this device can give the whole content, by what its catalogue and the files' marks tell."""
@@ -130,6 +136,7 @@ class Shelf:
 
         Raises `PayloadUnavailable` naming the shard that is missing or damaged, and `InputChanged`.
         """
+        self._have(capability)
         with self._reader() as reader:
             manifest = _single(reader.manifest(parse_capability(capability)))
             for piece in reader.pieces(manifest, _label(manifest)):
@@ -137,6 +144,7 @@ class Shelf:
 
     def fetch_to(self, capability: str, path: str | os.PathLike[str], *, private: bool = False) -> Path:
         """Writes the content to a path, or into a folder under the file's own name; whole and checked, or not at all."""
+        self._have(capability)
         with self._reader() as reader:
             manifest = _single(reader.manifest(parse_capability(capability)))
             target = saving.target_of(path, manifest.name)
@@ -210,6 +218,26 @@ class Shelf:
         except (PayloadUnavailable, PeerError):
             return False
         return True
+
+    def _manifest(self, capability: str) -> FileManifest | FolderManifest:
+        root = parse_capability(capability)
+        with self._reader() as reader:
+            try:
+                return reader.manifest(root)
+            except PayloadUnavailable:
+                if self._bring is None:
+                    raise
+            self._bring(capability)
+            return reader.manifest(root)
+
+    def _have(self, capability: str) -> None:
+        if self._bring is None or self.holds(capability):
+            return
+        try:
+            self._bring(capability)
+        except PayloadUnavailable:
+            if not holdings.is_known(self._catalogue, parse_capability(capability)):
+                raise  # else reading it tells what became of it here
 
     def _reader(self) -> Reader:
         return Reader(self._store, self._catalogue, self._space_key)

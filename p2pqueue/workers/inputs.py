@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from p2pqueue.errors import ArgumentError, BadShard, InputChanged, InputUnreadable, P2PQueueError, PayloadUnavailable
@@ -27,6 +28,7 @@ class Inputs:
 
     store: Store
     shelf: Shelf
+    fetch: Callable[[str], Awaitable[object]] | None = None  # brings a file from another device
 
     async def grants(self, job: ClaimedJob) -> dict[str, FileGrant]:
         """The files of a job by their parameters. Raises `Unreachable` where one can't be had here now."""
@@ -34,6 +36,7 @@ class Inputs:
             return {}
         files = await self.store.read(lambda connection: files_of(connection, job.job_id))
         try:
+            await self._bring(job, files)
             known = files or await asyncio.to_thread(self._from_manifest, job)
             granted = {file.parameter: await asyncio.to_thread(self._grant, file) for file in known}
         except (PayloadUnavailable, InputChanged, InputUnreadable, BadShard) as error:
@@ -44,6 +47,13 @@ class Inputs:
         if await self.store.read(lambda connection: has_problem(connection, job.job_id)):
             await self.store.write(lambda writer: clear_problem(writer, job.job_id), quiet=True)
         return granted
+
+    async def _bring(self, job: ClaimedJob, files: Sequence[NewFile]) -> None:
+        """Fetches an input whose original isn't on this device."""
+        if self.fetch is None or job.input_manifest is None or any(file.path is not None for file in files):
+            return
+        if not await asyncio.to_thread(self.shelf.holds, job.input_manifest):
+            await self.fetch(job.input_manifest)
 
     async def keep(self, outputs: tuple[OutputFile, ...]) -> str | None:
         """Takes in the files that a handler returned; gives the manifest of the one, or of all by their names."""

@@ -1,0 +1,31 @@
+"""How does a program get a file that is on another device? It asks the node of its home, which is linked to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from p2pqueue.errors import NodeNotRunning, PayloadUnavailable
+
+if TYPE_CHECKING:
+    from p2pqueue.home import Home
+
+Progress = Callable[[int, int], object]
+
+
+def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, size: None) -> None:
+    """Has the node fetch a file onto the shelf of a home; `on_progress` is told bytes done and bytes in all.
+
+    Raises `PayloadUnavailable` in words where no node runs here, or no other device has the file now.
+    """
+    from p2pqueue.replica.doorbell import DoorbellClient
+
+    try:
+        for event in DoorbellClient(home.socket_path).stream("fetch", capability=capability):
+            if event.get("fetched"):
+                return
+            on_progress(int(event.get("done", 0)), int(event.get("size", 0)))
+    except NodeNotRunning as error:
+        words = "The content is on another device, and no node runs here to fetch it: start one with `p2pqueue run`"
+        raise PayloadUnavailable(words) from error
+    raise PayloadUnavailable("The node stopped before the content was here")
