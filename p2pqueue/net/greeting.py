@@ -82,7 +82,7 @@ class Desk:
     credentials: Callable[[], Credentials]
     admit: Admit
     about: Callable[[], About]
-    notice: Callable[[Proven, bool], None]  # (who, dialled by us): raises `LinkRefused` where that is this device itself
+    is_mine: Callable[[Proven, bool], bool]  # (who, dialled by us): whether that is this device itself; raises `LinkRefused` if we dialled
     coming: Callable[[str, int], None]  # (device, +1 or −1): a device that may link is about to, by its own dialling
 
 
@@ -144,7 +144,7 @@ async def _dial(pipe: Pipe, desk: Desk) -> Greeted:
     await pipe.send(initiator.begin())
     await pipe.send(initiator.prove(await receive_early(pipe)))
     proven = initiator.finish(await receive_early(pipe))
-    desk.notice(proven, True)
+    desk.is_mine(proven, True)
     member = _admitted(desk.admit(proven.chain), proven)
     about = _read_about(proven.about)
     return _greeted(proven, member, theirs, protocol=protocol, about=about, mine=desk.about(), keys=initiator.keys, dialled=True)
@@ -158,7 +158,9 @@ async def _answer(pipe: Pipe, desk: Desk) -> Greeted | Hello:
     responder = Responder(desk.credentials(), secret=os.urandom(SECRET_SIZE), hellos=(frame, desk.hello.pack()))
     await pipe.send(responder.answer(beginning))
     proven = responder.check(await receive_early(pipe))
-    desk.notice(proven, False)
+    if desk.is_mine(proven, False):
+        await pipe.send(responder.prove(desk.about().pack()))  # so that it learns the same
+        raise LinkRefused("this device dialled itself, or is here twice", code=codes.CLONE)
     member = _admitted(desk.admit(proven.chain), proven)
     desk.coming(proven.device_id, +1)
     try:

@@ -1,7 +1,7 @@
 """How do messages travel over an authenticated connection until it ends, and how is its end noticed?
 
 One task reads and one writes; heartbeats are timers. A message costs no task. Whatever ends the link, `run` returns the
-reason in words, and the connection is closed.
+reason in words.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Link:
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> Ending:
-        """Carries messages until the link ends; tells why it did."""
+        """Carries messages until the link ends; tells why it did. The connection is then to be closed."""
         ending = Ending(codes.BYE, "this device stopped")
         try:
             async with asyncio.TaskGroup() as group:
@@ -83,8 +83,14 @@ class Link:
             if not self._ended.done():
                 self._ended.set_result(ending)
             self.outbox.close(ending.why)
-            await self.pipe.close(ending.code)
         return ending
+
+    async def close(self) -> None:
+        """Closes the connection with the code of the ending, at once where nothing gets through any more."""
+        code = self._ended.result().code if self._ended.done() else codes.BYE
+        if code == codes.LOST:
+            self.pipe.cut()
+        await self.pipe.close(code)
 
     def end(self, code: int, why: str) -> None:
         """Ends the link: `run` returns soon."""

@@ -48,7 +48,7 @@ class Reception:
         self._on_linked = on_linked
         self._on_clone = on_clone
         self._pairings = 0
-        self.desk = Desk(hello, self._credentials, admit, about, self._notice, roster.coming)
+        self.desk = Desk(hello, self._credentials, admit, about, self._is_mine, roster.coming)
 
     async def came(self, pipe: Pipe, request: web.Request) -> None:
         """Takes a connection that came in, until it ends."""
@@ -87,12 +87,14 @@ class Reception:
         mine = self._identity
         return Credentials(mine.space_id, mine.root_public, mine.device_id, self._instance, mine.chain, mine.sign)
 
-    def _notice(self, proven: Proven, dialled: bool) -> None:
+    def _is_mine(self, proven: Proven, dialled: bool) -> bool:
+        """Says whether a device has this one's key; tells of a clone, and ends a connection that this device opened to it."""
         if proven.device_id != self._identity.device_id:
-            return
+            return False
         myself = proven.instance == self._instance
         if not myself and self._on_clone is not None:
             self._on_clone("another running device has the key of this one: one of the two homes was copied from the other")
         if dialled:
             code = codes.MYSELF if myself else codes.CLONE
             raise LinkRefused(codes.words(code), code=code)
+        return True

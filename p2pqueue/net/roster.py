@@ -90,6 +90,7 @@ class Roster:
                 direct.cancel()
                 if self.peers.get(peer.device_id) is peer:
                     self._leave(peer, why)
+                await peer.link.close()
 
     async def _keep_direct(self, peer: Peer) -> None:
         try:

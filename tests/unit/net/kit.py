@@ -14,12 +14,17 @@ from nacl.signing import SigningKey
 from p2pqueue.identity.certificate import device_id, issue
 from p2pqueue.identity.keys import Identity
 from p2pqueue.identity.members import Members, Refusal
+from p2pqueue.net import opening
 from p2pqueue.net.addresses import AddressBook
-from p2pqueue.net.framing import Topic
+from p2pqueue.net.framing import Topic, split
+from p2pqueue.net.greeting import Desk, Greeted, dial
 from p2pqueue.net.handshake import INSTANCE_SIZE, Credentials
+from p2pqueue.net.hello import PROTOCOLS, Hello
 from p2pqueue.net.link import Beat
 from p2pqueue.net.mesh import Mesh, NetOptions
+from p2pqueue.net.notes import TICKET_SIZE, About
 from p2pqueue.net.peer import Peer
+from p2pqueue.net.pipe import Pipe
 
 QUICK = Beat(every=0.1, dead_after=0.3)
 
@@ -147,6 +152,33 @@ async def pair(**more: Any) -> AsyncIterator[tuple[Node, Node]]:
     first, second = await linked_pair(**more)
     async with closing(first, second):
         yield first, second
+
+
+@contextlib.asynccontextmanager
+async def by_hand(address: str) -> AsyncIterator[Pipe]:
+    """A connection to a node's `/link`, on which a test says what it likes."""
+    host, _, port = address.rpartition(":")
+    async with opening.session() as client:
+        pipe = await opening.open_pipe(client, host, int(port))
+        try:
+            yield pipe
+        finally:
+            await pipe.close(4000)
+
+
+async def link_by_hand(pipe: Pipe, identity: Identity) -> Greeted:
+    """Greets as a device would, and says no more."""
+
+    def about() -> About:
+        return About(identity.label, 0, bytes(TICKET_SIZE), frozenset())
+
+    mine = credentials(identity)
+    desk = Desk(
+        Hello(*PROTOCOLS, "0"), lambda: mine, Members(identity).admit, about, lambda proven, dialled: False, lambda device, change: None
+    )
+    greeted = await dial(pipe, desk)
+    await pipe.send(greeted.sealer.seal(next(split("net", greeted.mine.pack()))))
+    return greeted
 
 
 @contextlib.asynccontextmanager
