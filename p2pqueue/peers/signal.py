@@ -14,7 +14,7 @@ from typing import Any
 from p2pqueue import wire
 from p2pqueue.errors import ArgumentError, MalformedMessage
 
-SIGNAL_LIMIT = 16 * 1024  # bytes of a signal
+SIGNAL_LIMIT = 48 * 1024  # bytes of a signal
 ID_BYTES = 8
 TEXT_LIMIT = 256  # characters of a text in a signal
 LIST_LIMIT = 256  # entries of a list in a signal
@@ -67,7 +67,7 @@ def _known_fields(kind: str, said: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, check in checks.items():
         if said.get(name) is not None and not check(said[name]):
             raise MalformedMessage(f"a signal {kind!r} whose {name!r} is none")
-    return {name: said[name] for name in checks if said.get(name) is not None}
+    return said if kind == "hello" else {name: said[name] for name in checks if said.get(name) is not None}
 
 
 def _text(value: Any) -> bool:
@@ -102,20 +102,12 @@ def _addresses(value: Any) -> bool:
     )
 
 
-def _switch(value: Any) -> bool:
-    return type(value) is bool
-
-
 def _action(value: Any) -> bool:
     return value in ("cancel", "pause")
 
 
 _FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
-    "hello": {
-        "label": _text, "score": _measure, "native": _switch, "kind_of_device": _text, "tags": _texts, "tasks": _texts,
-        "slots": _number, "free": _number, "disk": _number, "version": _text, "max_input": _number, "programs": _texts,
-        "links": _devices,
-    },
+    "hello": {"links": _devices},  # the rest is read by whoever wants to know who is there
     "new": {"job": _text, "queue": _text},
     "progress": {"job": _text, "claim": _number, "fraction": _fraction, "phase": _text},
     "done": {"job": _text, "status": _text},

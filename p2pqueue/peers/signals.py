@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from p2pqueue.errors import MalformedMessage
+from p2pqueue.errors import ArgumentError
 from p2pqueue.peers.linked import LinkedPeer
 from p2pqueue.peers.signal import ID_BYTES, LIST_LIMIT, Signal, unpack
 
@@ -108,7 +108,11 @@ class Signals:
             return
         self._hello_at = now + HELLO_EVERY
         if self._hello is not None and self._neighbours:
-            self.emit("hello", **self._hello(), links=sorted(self._neighbours)[:LIST_LIMIT])
+            links = sorted(self._neighbours)[:LIST_LIMIT]
+            try:
+                self.emit("hello", **self._hello(), links=links)
+            except ArgumentError:  # too much to say: at least that we are there
+                self.emit("hello", links=links)
 
     # --- hearing ---
 
@@ -172,6 +176,3 @@ class Signals:
             return False
         self._seen[name] = now
         return True
-
-
-__all__ = ["MalformedMessage", "Signal", "Signals"]
