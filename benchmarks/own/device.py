@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ class Device:
     async def make(self, count: int) -> int:
         """Makes so many jobs of three registers each."""
         for start in range(0, count, BATCH):
-            await self.store.write(lambda writer, size=min(BATCH, count - start): make_jobs(writer, size))  # type: ignore[misc]
+            await self.store.write(partial(make_jobs, count=min(BATCH, count - start)))
         return count
 
     async def edit(self, title: str, count: int) -> int:
@@ -188,7 +189,7 @@ class Device:
 
     async def _wait(self, holds: Callable[[], Awaitable[bool]], limit: float) -> float:
         async with asyncio.timeout(limit):
-            while not await holds():
+            while not await holds():  # noqa: ASYNC110  what is waited for stands in a database
                 await asyncio.sleep(LOOK_EVERY)
         return time.monotonic()
 

@@ -176,3 +176,6 @@ class Signals:
             return False
         self._seen[name] = now
         return True
+
+
+__all__ = ["Signal", "Signals"]
