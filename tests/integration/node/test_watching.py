@@ -10,7 +10,9 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from p2pqueue import File
+import pytest
+
+from p2pqueue import ArgumentError, File
 from p2pqueue.replica.doorbell import DoorbellClient
 from tests.integration.node.stage import Stage, said, status, until, words
 
@@ -142,3 +144,14 @@ async def _next_beat(before: int | None, job: Any) -> int:
     await until(lambda: job.row.heartbeat_at not in (None, before))
     beat: int = job.row.heartbeat_at
     return beat
+
+
+@pytest.mark.parametrize("asked", [5, True, "all", {"a": 1}, [5], ["\x00", None], [["a"]], b"\xff"])
+async def test_a_watch_that_asks_for_something_odd_is_refused_in_words(
+    stage: Stage, asked: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stage.run():
+        client = DoorbellClient(stage.home.socket_path)
+        with pytest.raises(ArgumentError, match="list of job ids"):
+            await asyncio.to_thread(lambda: next(client.stream("watch", jobs=asked)))
+    assert "Traceback" not in caplog.text
