@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -48,3 +49,8 @@ def flaky() -> None:
 @queue.task(max_attempts=4, retry_on=(ConnectionError,))
 def picky() -> None:
     raise ValueError("no outage")
+
+
+@queue.task(inline=True)
+async def wait_inline(seconds: float) -> None:
+    await asyncio.sleep(seconds)

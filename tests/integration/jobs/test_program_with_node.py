@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ import pytest_asyncio
 from p2pqueue import File, Job, JobFailed
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity
+from p2pqueue.workers.begun import kept
 from tests.integration.jobs import app
 
 
@@ -94,3 +96,19 @@ async def test_jobs_that_fail_together_come_back_spread_out_and_fresh_ones_go_on
     with pytest.raises(JobFailed, match="ValueError: no outage"):
         await app.picky.enqueue().aresult(20)
     assert len(app.queue.jobs(task="picky")[0].attempts) == 1
+
+
+@pytest.mark.usefixtures("node")
+async def test_a_job_of_the_program_is_claimed_in_the_commit_that_enqueues_it() -> None:
+    def read(connection: sqlite3.Connection) -> tuple[int, list[str]]:
+        (commits,) = connection.execute("SELECT count(*) FROM commits").fetchone()
+        return commits, [claim.job_id for claim in kept(connection)]
+
+    job = await app.echo_inline.aenqueue("the node is at work")
+    assert await job.aresult(20) == "the node is at work"
+    before, _ = app.queue.access.read(read)
+    job = await app.wait_inline.aenqueue(0.01)
+    after, begun = app.queue.access.read(read)
+    assert (after - before, begun) == (1, [job.id])
+    await job.aresult(20)
+    assert [attempt.status for attempt in job.attempts] == ["succeeded"]
