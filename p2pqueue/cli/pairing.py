@@ -63,9 +63,12 @@ def invite_command(invocation: Invocation, role: str, ttl: str, listen: str | No
 
 
 async def _alone(invocation: Invocation, role: str, seconds: float, *, listen: str | None, interfaces: Sequence[str]) -> bool:
+    from p2pqueue.config import load_settings
     from p2pqueue.peers.inviting import invite
 
-    async with aclosing(invite(invocation.home, role=role, ttl=seconds, listen=listen, interfaces=interfaces)) as events:
+    given = {"listen": listen, "interfaces": tuple(interfaces) or None}
+    settings = load_settings(invocation.home, given)
+    async with aclosing(invite(invocation.home, role=role, ttl=seconds, settings=settings)) as events:
         async for event in events:
             if _tell(invocation, event):
                 return True
@@ -165,6 +168,7 @@ def come_in(
     keep: Callable[[JoinedSpace], Identity],
 ) -> tuple[Identity, tuple[str, str]]:  # fmt: skip
     """Pairs this device by a code; gives what `keep` made of it, and the id and label of the inviter."""
+    from p2pqueue.config import load_settings
     from p2pqueue.peers import joining
 
     parsed, named = _read_code(code)
@@ -172,7 +176,8 @@ def come_in(
     if not addresses:
         invocation.say(f"looking for the device that shows the number {parsed.nameplate} …")
     joiner = joining.new_joiner(parsed, label)
-    identity = asyncio.run(joining.join(joiner, parsed, keep=keep, addresses=addresses, interfaces=interfaces))
+    wanted = tuple(interfaces) or load_settings(invocation.home).interfaces
+    identity = asyncio.run(joining.join(joiner, parsed, keep=keep, addresses=addresses, interfaces=wanted))
     return identity, joiner.inviter
 
 

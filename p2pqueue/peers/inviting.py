@@ -5,11 +5,11 @@ It listens and shows the nameplate for as long as the code is good, links to nob
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
-from p2pqueue.home import Home
+from p2pqueue.config import Home, Settings
 from p2pqueue.identity import keys
 from p2pqueue.identity.members import Refusal
 from p2pqueue.jobs.opening import open_store
@@ -21,9 +21,7 @@ from p2pqueue.peers.pairing import Invitations
 _NOT_NOW = "no node runs here, only an invitation"
 
 
-async def invite(
-    home: Home, *, role: str, ttl: float, listen: str | None = None, interfaces: Sequence[str] = ()
-) -> AsyncGenerator[dict[str, Any], None]:  # fmt: skip
+async def invite(home: Home, *, role: str, ttl: float, settings: Settings) -> AsyncGenerator[dict[str, Any], None]:
     """Tells what `Invitations.open` tells, of a code that is good as long as this runs."""
     identity = keys.load(home)
     where: list[str] = []
@@ -37,7 +35,9 @@ async def invite(
             identity=identity,
             admit=lambda _chain: Refusal(_NOT_NOW),
             known=dict,
-            options=NetOptions(listen=listen, interfaces=tuple(interfaces), lanes=frozenset(), rtc=False),
+            options=NetOptions(
+                listen=settings.listen or None, discovery=settings.discovery, interfaces=settings.interfaces, lanes=frozenset(), rtc=False
+            ),
             book=AddressBook(),
             on_up=lambda _peer: None,
             on_down=lambda _peer, _why: None,
