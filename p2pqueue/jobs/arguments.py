@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 LIMIT: Final = 64 * 1024  # bytes of the packed arguments, and of a result: they travel in the row itself
 NESTING: Final = wire.NESTING_LIMIT - 1  # levels of lists and dicts within one argument: the map of all is the first
 FILE_KEY: Final = "__file__"
+_LEAST: Final = -(1 << 63)
+_MOST: Final = (1 << 64) - 1
+_BUFFER: Final = 1024  # bytes a packer starts with
 RESULT_FILE: Final = "result"  # the name of a File that is the whole result
 
 _ADVICE: Final = {
@@ -76,7 +79,9 @@ def encode(args: Mapping[str, Any]) -> Encoded:
         if type(name) is not str:
             raise ArgumentError(f"the name of a parameter is text, not {name!r}")
         kind = type(value)
-        if kind is bool or kind is float or value is None or (kind is str and len(value) <= LIMIT and value.isascii()):
+        if kind is int:
+            plain[name] = value if _LEAST <= value <= _MOST else _plain(value, _Place("argument", name, ()))
+        elif kind is bool or kind is float or value is None or (kind is str and len(value) <= LIMIT and value.isascii()):
             plain[name] = value  # most arguments; what is too large is found when all are packed
         elif is_file(value):
             files[name] = value
@@ -212,7 +217,7 @@ def _checked_length(value: Any, place: _Place) -> Any:
 
 
 def _checked_int(value: int, place: _Place) -> int:
-    if not -(1 << 63) <= value < 1 << 64:
+    if not _LEAST <= value <= _MOST:
         raise place.refuse("is an int beyond 64 bits; pass str(value)")
     return int(value)
 
@@ -241,7 +246,7 @@ _LARGE: Final = {
 
 
 def _pack(plain: Any, too_large: Callable[[Any, int], ArgumentError]) -> bytes:
-    packed: bytes = msgpack.packb(plain, use_bin_type=True, datetime=True)
+    packed: bytes = msgpack.Packer(datetime=True, buf_size=_BUFFER).pack(plain)
     if len(packed) > LIMIT:
         raise too_large(plain, len(packed))
     return packed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from p2pqueue import wire
 from p2pqueue.replica.aside import set_aside
@@ -55,9 +56,9 @@ def _are_wellformed(writes: Sequence[Write]) -> bool:
         generations, ranks, claims, hlcs, authors = zip(*[write.stamp for write in writes], strict=True)
         numbers = [write.seq for write in writes]
         names = {write.table for write in writes} | {write.register for write in writes}
-        keys = [write.key for write in writes]
+        keys = {write.key for write in writes}
         return (
-            {*map(type, generations), *map(type, ranks), *map(type, claims), *map(type, hlcs), *map(type, numbers)} == {int}
+            set(map(type, chain(generations, ranks, claims, hlcs, numbers))) == {int}
             and all(is_wellformed(Stamp(0, 0, 0, 1, author)) for author in set(authors))
             and is_wellformed(Stamp(min(generations), min(ranks), min(claims), min(hlcs), authors[0]))
             and is_wellformed(Stamp(max(generations), max(ranks), max(claims), max(hlcs), authors[0]))
@@ -105,13 +106,13 @@ def offer(writer: Writer, batch: Batch, writes: Sequence[Write], tally: Tally) -
                 _contest(writer, batch, write, tally)
                 continue
             if registers is None:
-                known[key] = {register: entry}
-            else:
-                registers[register] = entry
+                known[key] = winners[key] = {register: entry}  # of a new row all that is known is what won
+                continue
+            registers[register] = entry
             won = winners.get(key)
             if won is None:
                 winners[key] = {register: entry}
-            else:
+            elif won is not registers:
                 won[register] = entry
         else:
             _contest(writer, batch, write, tally)

@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 from p2pqueue.replica.inserting import Row
 from p2pqueue.replica.statements import Shape
@@ -83,4 +84,9 @@ def fold(connection: sqlite3.Connection, last: int) -> None:
 
 def pack_moved(moved: Mapping[tuple[str, str], int]) -> str:
     """What a commit adds to the counters, as it stands in its row."""
-    return json.dumps([[table, status, number] for (table, status), number in moved.items()])
+    return _packed(tuple(moved.items()))
+
+
+@lru_cache(maxsize=64)  # nearly always it is one more queued job
+def _packed(moved: tuple[tuple[tuple[str, str], int], ...]) -> str:
+    return json.dumps([[table, status, number] for (table, status), number in moved])

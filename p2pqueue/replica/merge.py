@@ -124,7 +124,8 @@ def _merge_writes(writer: Writer, shape: Shape, writes: Sequence[Write], tally: 
     batch = Batch(writer.connection, shape)
     batch.load({write.key for write in writes})
     offer(writer, batch, writes, tally)
-    newest = max((abs(write.stamp.hlc) for write in writes), default=0)
+    clocks = [write.stamp.hlc for write in writes]
+    newest = max(*clocks, -min(clocks)) if clocks else 0
     tally.applied += batch.apply()
     keys = batch.keys
     writer.note(shape.name, keys)

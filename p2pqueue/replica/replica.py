@@ -137,7 +137,8 @@ class Replica(Database):
         restored: then it goes on under a new author first.
         """
         with self._transaction() as writer:
-            forked = any(write.stamp.author == writer.author and write.seq > writer.seq for write in writes)
+            own = [write.seq for write in writes if write.stamp.author == writer.author]
+            forked = bool(own) and max(own) > writer.seq
             if forked:
                 self._fork(writer, "a peer holds a number of this author that was never given here")
             merged = merge_into(writer, writes, repair=repair)

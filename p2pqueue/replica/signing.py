@@ -25,11 +25,12 @@ BODY_LIMIT = 1 << 20  # bytes
 UNKNOWN_AUTHOR = "the key of its author isn't known here yet"
 _CERTIFYING = ("owner", "admin")
 _SIGNATURE_SIZE = 64  # bytes
+_BUFFER = 1024  # bytes a packer starts with
 
 
 def body_of(table: str, key: str, register: str, stamp: tuple[int, int, int, int, bytes], seq: int, values: Sequence[Any]) -> bytes:
     """The bytes that are signed. Values are scalars, so that plain packing is canonical already."""
-    packed: bytes = msgpack.packb((table, key, register, stamp, seq, values))
+    packed: bytes = msgpack.Packer(buf_size=_BUFFER).pack((table, key, register, stamp, seq, values))
     return packed
 
 
