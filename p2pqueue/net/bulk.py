@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from p2pqueue.net.rtc import RtcConnection
 
 WINDOW = 4 * 1024 * 1024  # bytes that may lie at the receiver unprocessed; both sides begin with it
-BULK_BUFFER = 4 * 1024 * 1024  # bytes waiting to be sent
+BULK_BUFFER = 4 * 1024 * 1024  # bytes waiting to be sent, the high-water mark of a bulk connection
 IDLE_AFTER = 60.0  # seconds without a frame either way
 
 _DATA = b"\x00"
@@ -59,8 +59,8 @@ class BulkChannel:
         self._resting: asyncio.TimerHandle | None = self._loop.call_later(idle, self._rest)
         connection.on_closed = self._ended
         connection.on_message = self._received
-        if connection.reason is not None:
-            self._ended(connection.reason)
+        if connection.reason is not None:  # told later: whoever makes the channel doesn't have it yet
+            self._loop.call_soon(self._ended, connection.reason)
 
     @property
     def open(self) -> bool:
@@ -81,11 +81,12 @@ class BulkChannel:
         """Sends a frame once there is credit and room for it; raises `ChannelClosed`."""
         if not 0 < len(frame) <= FRAME_LIMIT:
             raise ArgumentError(f"a frame of {len(frame)} bytes where 1 to {FRAME_LIMIT} are meant")
-        async with self._sending:
+        async with self._sending:  # in the order in which they are asked for
             while self.open and self._accounts.outgoing.credit < len(frame):
                 await self._next_news()
-            if self.open and self.buffered + len(frame) > BULK_BUFFER:
-                await self._connection.drained(BULK_BUFFER - len(frame))
+            room = self._connection.high_water - len(frame)
+            if self.open and self.buffered > room:
+                await self._connection.drained(max(0, room))
             if not self.open:
                 raise ChannelClosed(self._reason or "the channel is closed")
             self._connection.send(_DATA + frame)

@@ -1,12 +1,13 @@
 """How do messages with a topic travel over the control connection of two devices?
 
 A frame is one byte and up to 64 KiB less one: the topic, with its highest bit set where more of the message
-follows, or the totals of `credits`. At most 256 KiB wait to be sent. Whatever has been sent must be
+follows, or the totals of `credits`. No more waits to be sent than the connection's high-water mark. Whatever has been sent must be
 acknowledged, or the channel counts as stalled and is closed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from p2pqueue.wire import FRAME_LIMIT, MESSAGE_LIMIT
 if TYPE_CHECKING:
     from p2pqueue.net.rtc import RtcConnection
 
-CONTROL_BUFFER = 256 * 1024  # bytes waiting to be sent; more only delays the signals behind them
+CONTROL_BUFFER = 256 * 1024  # bytes, the high-water mark of a control connection; more only delays the signals behind them
 TOPICS = range(0x7F)  # the topics that a frame can name
 
 _TOTALS = 0x7F
@@ -54,8 +55,8 @@ class ControlChannel:
         self._closed = False
         connection.on_closed = self._ended
         connection.on_message = self._received
-        if connection.reason is not None:
-            self._ended(connection.reason)
+        if connection.reason is not None:  # told later: whoever makes the channel doesn't have it yet
+            asyncio.get_running_loop().call_soon(self._ended, connection.reason)
 
     @property
     def open(self) -> bool:
@@ -79,7 +80,7 @@ class ControlChannel:
         """Sends a message as soon as there is room for it; raises `ChannelClosed`."""
         _check(topic, message)
         while self.open and not self._has_room(len(message)):
-            await self._connection.drained(max(0, CONTROL_BUFFER - len(message)))
+            await self._connection.drained(max(0, self._connection.high_water - len(message)))
         if not self.open:
             raise ChannelClosed(self._connection.reason or "the channel is closed")
         self._send(topic, message)
@@ -91,7 +92,7 @@ class ControlChannel:
         await self._connection.close()
 
     def _has_room(self, size: int) -> bool:
-        return self.buffered == 0 or self.buffered + size <= CONTROL_BUFFER
+        return self.buffered == 0 or self.buffered + size <= self._connection.high_water
 
     def _send(self, topic: int, message: bytes) -> None:
         for start in range(0, len(message) or 1, _PART):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures(nothing_unseen.__name__)
 
 @asynccontextmanager
 async def channels(**options: Any) -> AsyncIterator[tuple[BulkChannel, BulkChannel]]:
-    async with connected() as (one, other):
+    async with connected(high_water=BULK_BUFFER) as (one, other):
         ends = BulkChannel(one, **options), BulkChannel(other, **options)
         try:
             yield ends
@@ -104,6 +104,16 @@ async def test_a_channel_at_rest_closes_on_both_sides() -> None:
         async with asyncio.timeout(5):
             assert await ended == "the other device closed the connection"
         assert not told.open
+
+
+async def test_a_channel_over_a_connection_that_has_ended_says_so_soon() -> None:
+    async with connected() as (one, _):
+        await one.close()
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        channel = BulkChannel(one, on_closed=ended.set_result)
+        assert not ended.done()
+        assert not channel.open
+        assert await ended == "closed by this device"
 
 
 async def test_what_has_come_can_be_taken_after_the_other_end_has_closed() -> None:

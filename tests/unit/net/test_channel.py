@@ -132,6 +132,15 @@ async def test_closing_one_end_ends_the_other_and_wakes_who_waits_there() -> Non
         assert not one.ended.done()
 
 
+async def test_a_channel_over_a_connection_that_has_ended_says_so_soon() -> None:
+    async with connected() as (one, _):
+        await one.close()
+        late = End(one)
+        assert not late.ended.done()
+        assert not late.channel.send_soon(SIGNAL, b"too late")
+        assert await late.ended == "closed by this device"
+
+
 async def test_the_other_end_is_told_that_the_channel_was_closed() -> None:
     async with channels() as (one, other):
         await one.channel.close()
