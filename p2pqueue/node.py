@@ -11,10 +11,11 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from p2pqueue import __version__
 from p2pqueue.config import Home, Settings, load_settings
 from p2pqueue.errors import ArgumentError, P2PQueueError
 from p2pqueue.identity.keys import Identity, load
@@ -23,6 +24,9 @@ from p2pqueue.jobs.opening import open_store
 from p2pqueue.jobs.waiting import EXEC_TASK, Ability
 from p2pqueue.nodelock import NodeLock
 from p2pqueue.payload.shelf import Shelf
+from p2pqueue.peers.network import Network
+from p2pqueue.peers.pairing import TTL
+from p2pqueue.peers.wanting import Wanting
 from p2pqueue.replica.doorbell_server import DoorbellServer
 from p2pqueue.replica.store import Store
 from p2pqueue.workers import tidying, workdir
@@ -30,6 +34,7 @@ from p2pqueue.workers.inline import InlineRunner, load_functions
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.pool import Pool
+from p2pqueue.workers.presence import SCORE_PER_CORE, Presence, Roster
 from p2pqueue.workers.recovery import fail_unknown, recover
 from p2pqueue.workers.requests import Requests
 from p2pqueue.workers.runners import ChildRunner
@@ -60,6 +65,7 @@ class Ready:
     tasks: tuple[str, ...]
     slots: int
     socket: str
+    addresses: tuple[str, ...] = ()  # where other devices reach it; none while the space has no others
 
 
 class Node:
@@ -140,15 +146,31 @@ class Node:
             stack.callback(setattr, self._queue.access, "node", None)
         self.shelf = Shelf(home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
         stack.callback(self.shelf.close)
+        self.roster = Roster(started=time.monotonic(), others=False)
+        self.network = Network(
+            store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, live=self.live, roster=self.roster,
+            hello=lambda: self.presence().to_fields(), look=self._look, on_gone=self._gone, wanted=lambda: self.wanting.uploads(),
+        )  # fmt: skip
+        self.wanting = Wanting(
+            self.store, self.shelf, self.identity.device_id, linked=self.network.linked, fetch=self.network.fetch,
+            takers=lambda: any(each.slots for each in self.roster.live(time.monotonic())), always=settings.origin_policy == "always",
+        )  # fmt: skip
         await self._start_runners()
         await self.store.write(self._remember)
         limits = {name: task.max_attempts for name, task in self.tasks.items()}
         self.recovered = tuple(await self.store.write(lambda writer: recover(writer, limits), quiet=True))
         self.sealer = Sealer(self.store, self.shelf)
         self.worker = self._make_worker()
-        server = DoorbellServer(home.socket_path, on_ring=self._rung, requests={"status": self._status}, streams={"watch": self._watch})
+        server = DoorbellServer(
+            home.socket_path,
+            on_ring=self._rung,
+            requests={"status": self._status, "devices": self._devices, "offline": self._offline, "online": self._online},
+            streams={"watch": self._watch, "invite": self._invite, "fetch": self._fetch},
+        )
         await server.start()
         stack.push_async_callback(server.close)
+        await self.network.start()
+        stack.push_async_callback(self.network.close)
         self._loops = asyncio.get_running_loop().create_task(self._run(), name="p2pqueue-node")
         return Ready(
             pid=os.getpid(),
@@ -159,6 +181,7 @@ class Node:
             tasks=tuple(sorted(self.tasks)),
             slots=settings.slots,
             socket=str(home.socket_path),
+            addresses=tuple(self.network.addresses),
         )
 
     async def _start_runners(self) -> None:
@@ -166,7 +189,7 @@ class Node:
         pool = Pool(self.application, home=self.home.path, size=self.settings.slots, log_limit=self.settings.log_limit)
         self._stack.push_async_callback(pool.close)
         self.tasks = {task.name: task for task in await pool.start()}
-        inputs = Inputs(self.store, self.shelf)
+        inputs = Inputs(self.store, self.shelf, self.network.fetch)
         self._in_child = ChildRunner(pool, self.home, self.tasks, inputs)
         functions = load_functions(self.application, [name for name, task in self.tasks.items() if task.inline], self._queue)
         self._inline = InlineRunner(functions, self.tasks, self.home, inputs)
@@ -211,7 +234,10 @@ class Node:
         limits = {name: task.max_attempts for name, task in self.tasks.items()}
         takeover = Takeover(self.store, device_id=self.identity.device_id, max_attempts=limits, stale_after=self.settings.stale_after)
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(_supervised(loop)) for loop in (self._follow, self.sealer.run, self._tidy, takeover.run)]
+            helpers = [
+                group.create_task(_supervised(loop))
+                for loop in (self._follow, self.sealer.run, self._tidy, takeover.run, self.network.run, self.wanting.run)
+            ]
             await self.worker.work()
             for helper in helpers:
                 helper.cancel()
@@ -250,6 +276,27 @@ class Node:
         still = await self.store.read(lambda connection: tidying.needed(connection, folders))
         await asyncio.to_thread(tidying.tidy, self.home, self.shelf, folders, still)
 
+    # -- other devices ----------------------------------------------------------------------------------------
+
+    def presence(self) -> Presence:
+        """What this node tells other devices of itself."""
+        return Presence(
+            device_id=self.identity.device_id,
+            ability=self.worker.ability,
+            score=self.settings.score or SCORE_PER_CORE * (os.cpu_count() or 1),
+            slots=self.worker.slots,
+            free=max(0, self.worker.slots - len(self.worker.runs)),
+            version=__version__,
+        )
+
+    def _look(self, job_id: str | None) -> None:
+        """Another device has said something of a job, or of itself."""
+        self.worker.rung()
+        self.store.ring()
+
+    def _gone(self, device_id: str, said_goodbye: bool) -> None:
+        """A device isn't linked any more."""
+
     # -- the local socket -------------------------------------------------------------------------------------
 
     async def _status(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -262,12 +309,41 @@ class Node:
             "tasks": sorted(self.tasks),
             "running": [self.worker_run(job_id) for job_id in self.worker.runs],
             "done": self.worker.done,
+            "network": self.network.status(),
         }
 
     def worker_run(self, job_id: str) -> dict[str, Any]:
         """One running job, as `status` shows it."""
         run = self.worker.runs[job_id]
         return {"id": job_id, "task": run.job.task, "progress": run.progress, "phase": run.phase, "attempt": run.job.attempt}
+
+    async def _devices(self, fields: dict[str, Any]) -> dict[str, Any]:
+        return {"peers": self.network.peers()}
+
+    async def _offline(self, fields: dict[str, Any]) -> dict[str, Any]:
+        await self.network.offline()
+        return self.network.status()
+
+    async def _online(self, fields: dict[str, Any]) -> dict[str, Any]:
+        await self.network.online()
+        return self.network.status()
+
+    async def _invite(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        async with aclosing(self.network.invite(str(fields.get("role", "member")), float(fields.get("ttl", TTL)))) as events:
+            async for event in events:
+                yield event
+
+    async def _fetch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        steps: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
+        fetching = asyncio.ensure_future(self.network.fetch(str(fields.get("capability", "")), lambda *step: steps.put_nowait(step)))
+        fetching.add_done_callback(lambda _: steps.put_nowait(None))
+        try:
+            while (step := await steps.get()) is not None:
+                yield {"done": step[0], "size": step[1]}
+            fetched = await fetching
+            yield {"fetched": True, "received": [[source, lane, size] for (source, lane), size in fetched.received.items()]}
+        finally:
+            fetching.cancel()
 
     async def _watch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         asked = fields.get("jobs")

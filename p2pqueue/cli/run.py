@@ -26,7 +26,9 @@ from p2pqueue.settings import TABLE, TABLE_BY_NAME
 if TYPE_CHECKING:
     from p2pqueue.node import Node, Ready
 
-_NAMED = ("slots", "work", "tags", "max_input", "score", "allow_exec")  # have a flag of their own form, or come first
+_NAMED = (  # have a flag of their own form, or come first
+    "slots", "work", "tags", "max_input", "score", "allow_exec", "network", "discovery", "peers", "interfaces",
+)  # fmt: skip
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -44,6 +46,10 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     for setting in reversed(others):
         command = _setting(setting.name, setting.flag, metavar=metavars[setting.kind])(command)
     for decorate in (
+        _setting("interfaces", "--interface", metavar="I", multiple=True),
+        _setting("discovery", "--no-discovery", is_flag=True, flag_value="false"),
+        _setting("peers", "--peer", metavar="HOST:PORT", multiple=True),
+        _setting("network", "--no-network", is_flag=True, flag_value="false"),
         _setting("allow_exec", "--allow-exec", is_flag=True, flag_value="true"),
         _setting("score", "--score", metavar="N"),
         _setting("max_input", "--max-input", metavar="SIZE"),
@@ -183,8 +189,9 @@ def _take_stdout() -> Callable[[str], None]:
 def _ready_line(invocation: Invocation, ready: Ready) -> str:
     if invocation.json:
         return json.dumps({"ready": True, **asdict(ready)})
+    where = f", reached at {', '.join(ready.addresses)}" if ready.addresses else ""
     tasks, slots = quantities.counted(len(ready.tasks), "task"), quantities.counted(ready.slots, "slot")
-    return f"ready: {plain(ready.label)} in {plain(ready.space)}, {tasks}, {slots}, pid {ready.pid}"
+    return f"ready: {plain(ready.label)} in {plain(ready.space)}, {tasks}, {slots}, pid {ready.pid}{where}"
 
 
 class _Plain(logging.Formatter):

@@ -185,6 +185,11 @@ class Network:
             "uploads": None if self.uploader is None else {"sent": self.uploader.sent, "trouble": self.uploader.trouble},
         }
 
+    @property
+    def addresses(self) -> list[str]:
+        """Where other devices reach this one, as `HOST:PORT`."""
+        return _addresses(self.listening)
+
     def linked(self, device_id: str) -> bool:
         """Says whether a device is linked now."""
         return self._mesh is not None and device_id in self._mesh.peers
