@@ -29,7 +29,7 @@ from p2pqueue.replica.writer import Writer
 
 T = TypeVar("T")
 LOOK_EVERY = 0.25  # seconds between two looks for commits of other processes, should a ring be missed
-IDLE = 5.0  # seconds without a write here after which the log is emptied
+IDLE = 5.0  # seconds without a write here after which the log begins anew
 _MOST_TOGETHER = 512  # functions in one transaction
 
 Then = Callable[[Done], object]  # called in the loop with what became of a function
@@ -79,7 +79,7 @@ class Store:
         self._subscriptions: set[Subscription] = set()
         self._looking = self._look_again = False
         self._last_write = 0.0
-        self._log_is_empty = False
+        self._log_is_rewound = False
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -97,6 +97,7 @@ class Store:
 
     def _open_writer(self) -> sqlite3.Connection:
         self.replica = self._opener()
+        self.replica.lengthen_log()
         self._watch = Watch(self.replica)
         return self.replica.connection
 
@@ -211,7 +212,7 @@ class Store:
         if any(change.quiet for change in changes):
             self._tell_of_quiet()
         self._last_write = self._loop.time()
-        self._log_is_empty = False
+        self._log_is_rewound = False
         self._busy = False
         if _size(self.path + "-wal") > WAL_LIMIT:
             self._writing.submit(self.replica.checkpoint_if_due).add_done_callback(_ignore)
@@ -288,9 +289,9 @@ class Store:
         if self._subscriptions:
             self.ring()
         idle = self._loop.time() - self._last_write > IDLE
-        if idle and not self._busy and not self._log_is_empty:
-            self._log_is_empty = True
-            self._writing.submit(self.replica.truncate_log).add_done_callback(_ignore)
+        if idle and not self._busy and not self._log_is_rewound:
+            self._log_is_rewound = True
+            self._writing.submit(self.replica.rewind_log).add_done_callback(_ignore)
         self._wait_for_next_look()
 
     async def close(self) -> None:

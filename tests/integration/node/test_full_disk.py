@@ -83,7 +83,7 @@ async def test_what_was_acknowledged_is_done_when_there_is_room_again(stage: Sta
         await until(lambda: said(note) and said(stage.note("climb")))
         filler = fill(disk)
         acknowledged, refused = [], 0
-        for number in range(100):
+        for number in range(2000):  # the log has room for a hundred or so
             try:
                 acknowledged.append(stage.enqueue("inline_echo", value=number))
             except DiskFull as error:

@@ -12,6 +12,7 @@ import aiosqlite
 import pytest
 
 from p2pqueue.errors import DamagedHome, WorldError
+from p2pqueue.replica.connection import WAL_LIMIT
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
 from tests.unit.replica.kit import CLIPS, NOTES, NOW, Clock, Device, Space, clip, everything, make_clip, open_replica
@@ -177,15 +178,30 @@ async def test_reading_goes_on_while_a_long_transaction_writes(store: Store) -> 
     assert await store.read(count) == 1
 
 
-async def test_the_log_is_checkpointed_and_emptied_when_idle(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_log_is_checkpointed_and_begins_anew_when_idle(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("p2pqueue.replica.store.IDLE", 0.0)
     for _ in range(30):
         await store.write(lambda writer: [make_clip(writer, "x" * 1_000) for _ in range(100)])
     log = Path(f"{store.path}-wal")
     assert log.stat().st_size < 12 << 20
+    first = _beginnings(log)
     async with asyncio.timeout(10):
-        while log.stat().st_size:  # noqa: ASYNC110
+        while _beginnings(log) == first:
             await asyncio.sleep(0.05)
+            await store.write(make_clip)
+
+
+async def test_the_log_has_its_size_from_the_start(store: Store) -> None:
+    log = Path(f"{store.path}-wal")
+    assert log.stat().st_size == WAL_LIMIT
+    await store.write(make_clip)
+    assert log.stat().st_size == WAL_LIMIT
+    assert await store.read(lambda c: c.execute("PRAGMA integrity_check").fetchone()) == ("ok",)
+
+
+def _beginnings(log: Path) -> int:
+    """How often SQLite has begun to write this log from its start: a number in its header."""
+    return int.from_bytes(log.read_bytes()[12:16], "big")
 
 
 async def test_pruning_runs_in_its_turn(store: Store) -> None:
