@@ -21,6 +21,7 @@ NO_INVITATION = 4009
 CLONE = 4010
 LOST = 4011
 FAULT = 4012
+FLOODED = 4013
 
 WORDS: Final = {
     BYE: "it left",
@@ -36,6 +37,7 @@ WORDS: Final = {
     CLONE: "another running device has the same key",
     LOST: "it heard nothing of this device for a while",
     FAULT: "something went wrong there; its log says what",
+    FLOODED: "this device sent it more than it could take",
 }
 
 

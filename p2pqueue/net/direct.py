@@ -19,49 +19,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from p2pqueue.errors import ConnectFailed, NoBulk, PeerError
+from p2pqueue.errors import ConnectFailed, NoBulk
 from p2pqueue.net.bulk import BULK_BUFFER, BulkChannel
 from p2pqueue.net.channel import CONTROL_BUFFER, ControlChannel
 from p2pqueue.net.framing import NUMBERS
 from p2pqueue.net.heartbeat import EVERY, Heartbeat
-from p2pqueue.net.notes import Ping, Pong, Signalling, read_note
+from p2pqueue.net.line import Connection, Line
+from p2pqueue.net.notes import Ping, Pong, Signalling, read_note, shown
 from p2pqueue.net.rtcsignal import RtcSignal
-from p2pqueue.net.signalling import Ends, Purpose, Step
+from p2pqueue.net.signalling import Ends, Step
 
 ANSWER_WAIT = 5.0  # seconds for the answer to an offer, which takes some milliseconds
 FIRST_RETRY = 1.0  # seconds until the next generation; doubled while it fails
 LONGEST_RETRY = 30.0  # seconds: UDP may be allowed again at any time
 STEADY = 30.0  # seconds after which a connection that ends begins with the first retry again
+WORDS_LIMIT = 200  # characters of a reason that the other side tells
 BULK_WAIT = 14.0  # seconds for a bulk connection: an answer, connecting, and some slack
 
 _NET = NUMBERS["net"]
 _log = logging.getLogger(__name__)
-
-
-class Connection(Protocol):
-    """What is asked of `rtc.RtcConnection` here; the channels ask for more."""
-
-    async def offer(self) -> RtcSignal: ...  # noqa: D102
-    async def connect(self, remote: RtcSignal) -> None: ...  # noqa: D102
-    def lose(self, why: str) -> None: ...  # noqa: D102
-    async def close(self) -> None: ...  # noqa: D102
-
-
-@dataclass
-class _Line:
-    """One of the two connections, as it is now."""
-
-    purpose: Purpose
-    generation: int = 0
-    channel: ControlChannel | BulkChannel | None = None
-    attempt: asyncio.Task[None] | None = None
-    connecting: Connection | None = None
-    answer: asyncio.Future[RtcSignal] | None = None
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    waiting: list[asyncio.Future[BulkChannel]] = field(default_factory=list)
 
 
 class Direct:
@@ -87,11 +65,12 @@ class Direct:
         self._on_bulk = on_bulk
         self._beat_every = beat_every
         self._first_retry = first_retry
-        self._control = _Line("control")
-        self._bulk = _Line("bulk")
+        self._control = Line("control")
+        self._bulk = Line("bulk")
         self._heartbeat: Heartbeat | None = None
         self._beat: asyncio.TimerHandle | None = None
         self._hurry = asyncio.Event()
+        self._begun = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -110,12 +89,16 @@ class Direct:
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                if self._ends.offers:
-                    await self._keep_control()
-                else:
-                    await asyncio.get_running_loop().create_future()
+                self._begun.set()
+                try:
+                    if self._ends.offers:
+                        await self._keep_control()
+                    else:
+                        await asyncio.get_running_loop().create_future()
+                finally:
+                    self._group = None  # what ends now needs no successor
         finally:
-            self._group = None
+            self._begun.set()
             await self._end_all()
 
     def received(self, note: Signalling) -> None:
@@ -130,7 +113,7 @@ class Direct:
         elif step.kind == "answer" and step.generation == line.generation and line.answer is not None and not line.answer.done():
             line.answer.set_result(RtcSignal.unpack(step.signal))
         elif step.kind == "broken" and step.generation == line.generation:
-            self._give_up(line, "the other device gave the direct connection up")
+            self._give_up(line, shown(step.signal.decode(errors="replace"), WORDS_LIMIT) or "the other device gave it up")
         elif step.kind == "ask" and self._ends.offers and line is self._bulk:
             self._offer_bulk()
 
@@ -143,6 +126,7 @@ class Direct:
         line = self._bulk
         if isinstance(line.channel, BulkChannel) and line.channel.open:
             return line.channel
+        await self._begun.wait()
         if self._group is None or (self.control is None and self.why is not None):
             raise NoBulk(self.why or "the link has ended")
         waiter: asyncio.Future[BulkChannel] = asyncio.get_running_loop().create_future()
@@ -183,7 +167,7 @@ class Direct:
         if self._bulk.attempt is None or self._bulk.attempt.done():
             self._begin(self._bulk, self._offer(self._bulk))
 
-    async def _offer(self, line: _Line) -> None:
+    async def _offer(self, line: Line) -> None:
         """One attempt. However it fails is told to the other side, and kept in words."""
         line.generation = max(line.generation + 1, int(time.time() * 1000))
         line.answer = asyncio.get_running_loop().create_future()
@@ -191,7 +175,7 @@ class Direct:
 
     # -- both sides -------------------------------------------------------------------------------------------
 
-    async def _attempt(self, line: _Line, generation: int, remote: RtcSignal | asyncio.Future[RtcSignal]) -> None:
+    async def _attempt(self, line: Line, generation: int, remote: RtcSignal | asyncio.Future[RtcSignal]) -> None:
         """Makes a connection, says how to reach it, and connects it; `remote` is there already where this side answers."""
         connection: Connection = self._connect(self._ends.offers, CONTROL_BUFFER if line.purpose == "control" else BULK_BUFFER)
         line.connecting = connection
@@ -216,7 +200,7 @@ class Direct:
             if not opened:
                 await connection.close()
 
-    def _open(self, line: _Line, generation: int, connection: Any) -> None:
+    def _open(self, line: Line, generation: int, connection: Any) -> None:
         old, line.channel, line.over = line.channel, None, asyncio.Event()
 
         def ended(why: str) -> None:
@@ -238,21 +222,23 @@ class Direct:
         if old is not None:
             self._spawn(old.close())
 
-    def _fail(self, line: _Line, generation: int, why: str) -> None:
+    def _fail(self, line: Line, generation: int, why: str) -> None:
         _log.info("no direct connection (%s) to %s: %s", line.purpose, self._ends.theirs[:8], why)
         if line.generation == generation:
             self._explain(line, why)
-            self._say(Step("broken", line.purpose, generation))
+            self._say(Step("broken", line.purpose, generation, why.encode()))
 
-    def _ended(self, line: _Line, channel: ControlChannel | BulkChannel, generation: int, why: str) -> None:
+    def _ended(self, line: Line, channel: ControlChannel | BulkChannel, generation: int, why: str) -> None:
         """A channel that was open is closed, by whatever."""
         if line.channel is channel:
             _log.info("the direct connection (%s) to %s ended: %s", line.purpose, self._ends.theirs[:8], why)
-            self._say(Step("broken", line.purpose, generation))
+            self._say(Step("broken", line.purpose, generation, why.encode()))
             self._give_up(line, why)
 
-    def _give_up(self, line: _Line, why: str) -> None:
+    def _give_up(self, line: Line, why: str) -> None:
         """This generation is over."""
+        if not line.is_alive:
+            return  # it failed here as well, for a reason that is known
         channel, line.channel = line.channel, None
         if channel is not None:
             self._spawn(channel.close())
@@ -266,7 +252,7 @@ class Direct:
             self._stop_beating()
             self._on_switch()
 
-    def _explain(self, line: _Line, why: str) -> None:
+    def _explain(self, line: Line, why: str) -> None:
         if line is self._control:
             self.why = why
         waiting, line.waiting = line.waiting, []
@@ -307,7 +293,7 @@ class Direct:
 
     # -- tasks ------------------------------------------------------------------------------------------------
 
-    def _begin(self, line: _Line, attempt: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, line: Line, attempt: Coroutine[Any, Any, None]) -> None:
         if line.attempt is not None:
             line.attempt.cancel()
         line.attempt = self._spawn(attempt)
@@ -321,8 +307,8 @@ class Direct:
     async def _guarded(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
             await work
-        except (PeerError, OSError) as error:
-            _log.info("a direct connection to %s: %s", self._ends.theirs[:8], error)
+        except Exception:  # noqa: BLE001  whatever a third party does in a connection, the others go on
+            _log.exception("a direct connection to %s met an error of its own", self._ends.theirs[:8])
 
     async def _end_all(self) -> None:
         self._stop_beating()

@@ -212,14 +212,13 @@ class Mesh:
         self._dialler.hurry()
 
     def look_again(self) -> None:
-        """Who is known, or may link, has changed: links are checked anew, and all who are missing are dialled."""
+        """Who is known, or may link, has changed: links are checked anew, and whoever is new is dialled."""
         for peer in list(self.peers.values()):
             outcome = self._admit(peer.link.greeted.chain)
             if isinstance(outcome, Refused):
                 peer.drop(codes.REFUSED, outcome.words)
             else:
                 peer.role, peer.label = outcome.role, outcome.label or peer.label
-        self._schedule.reset(time.monotonic())
         self._dialler.hurry()
 
     @property

@@ -146,7 +146,7 @@ class Peer:
             self._held_size += len(message) + HELD_COST
             if self._held_size > HELD_LIMIT:
                 self._held.clear()
-                self.drop(codes.MALFORMED, "it sends more than can be taken")
+                self.drop(codes.FLOODED, "it sends more than can be taken")
             return
         try:
             self._deliver(self, topic, message)

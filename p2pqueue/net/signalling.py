@@ -25,7 +25,7 @@ _LATEST = 1 << 62  # no generation is beyond
 
 @dataclass(frozen=True)
 class Step:
-    """One step: `offer` and `answer` carry an `RtcSignal`; `broken` ends a generation; `ask` asks for an offer."""
+    """One step: `offer` and `answer` carry an `RtcSignal`; `broken` ends a generation, with a reason; `ask` asks for an offer."""
 
     kind: Kind
     purpose: Purpose
