@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,7 +74,7 @@ def exec_command(
         with words():
             new = _prepare(access, queue, inputs, copy=copy, options={key: value for key, value in options.items() if value is not None})
             told = {"argv": list(command), "inputs": [str(number + 1) for number in range(len(inputs))], "outputs": names}
-            new = replace(new, options={"command": told}, needs=json.dumps(sorted(set(needs))) if needs else None)
+            new = new._replace(options={"command": told}, needs=json.dumps(sorted(set(needs))) if needs else None)
             enqueued = write(access, new)
     finally:
         access.close()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from p2pqueue import wire
 from p2pqueue.errors import NoSuchJob, WrongState
@@ -55,8 +56,7 @@ class NewFile:
             return raw
 
 
-@dataclass(frozen=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job to enqueue. A None means what the worker's task says; times are milliseconds UTC, durations seconds."""
 
     task: str
@@ -73,14 +73,13 @@ class NewJob:
     needs: str | None = None
     unique_key: str | None = None
     owner: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = MappingProxyType({})
     files: tuple[NewFile, ...] = ()
     manifest: str | None = None  # of the one file, or the bundle of several, once sealed
     space: str = ""
 
 
-@dataclass(frozen=True)
-class EnqueuedJob:
+class EnqueuedJob(NamedTuple):
     """What became of an enqueue: the job's id, and whether it was made now (a unique key may have had one)."""
 
     id: str
