@@ -39,6 +39,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "invite": ("pairing", "Make a code that lets one device in."),
         "join": ("pairing", "Come into the space of the device that made a code."),
         "devices": ("devices", "List, rename and forget the space's devices."),
+        "offline": ("networking", "Stop all networking of the running node."),
+        "online": ("networking", "Begin its networking again."),
         "identity": ("identity", "Renew the key of a device that was cloned."),
         "origin": ("origin", "Run a store for devices that are never there at the same time."),
     },

@@ -207,3 +207,5 @@ def _log_to_stderr(invocation: Invocation) -> None:
     levels = [logging.INFO, logging.DEBUG]
     level = logging.ERROR if invocation.quiet else levels[min(invocation.verbose, 2) - 1] if invocation.verbose else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler])
+    for chatty in ("aioice", "aiortc", "zeroconf"):  # every step of every connection
+        logging.getLogger(chatty).setLevel(logging.WARNING if invocation.verbose < 2 else level)

@@ -207,6 +207,7 @@ def _status_lines(document: dict[str, Any]) -> list[str]:
             ("Space", f"{plain(document['space_name'])} ({document['space'][:8]})"),
             ("Home", plain(document["home"])),
             ("Node", _node_words(node)),
+            *_network_facts(node.get("network")),
             ("Jobs", counts),
             ("Disk", f"{quantities.bytes_text(disk['used'])} used, {quantities.bytes_text(disk['free'])} free"),
         ]
@@ -231,7 +232,29 @@ def _node(home: Home) -> dict[str, Any]:
         "slots": told.get("slots"),
         "jobs": told.get("running", []),
         "tasks": told.get("tasks", []),
+        "network": told.get("network"),
     }
+
+
+def _network_facts(network: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """How the node is linked, a line for each peer."""
+    if not network:
+        return []
+    if not network["online"]:
+        off = "nobody to link to yet" if network.get("wanted") else "offline; `p2pqueue online` begins it again"
+        return [("Network", plain(network.get("trouble") or off))]
+    listening = network.get("listening") or {}
+    facts = [("Network", f"listens on port {listening.get('port', '?')}")]
+    for peer in network["peers"]:
+        slower = f"; slower, as {peer['why']}" if peer.get("why") else ""
+        rtt = f", {peer['rtt'] * 1000:.1f} ms" if isinstance(peer.get("rtt"), float) else ""
+        facts.append(("Peer", plain(f"{peer['label'] or peer['device'][:8]} by {peer['path']}{rtt}{slower}")))
+    troubles = [network.get("trouble"), (network.get("discovery") or {}).get("trouble"), *(each["why"] for each in network["refused"])]
+    facts += [("Trouble", plain(str(trouble))) for trouble in troubles if trouble]
+    carried = {lane: size for lane, size in network["carried"].items() if size}
+    if carried:
+        facts.append(("Fetched", ", ".join(f"{quantities.bytes_text(size)} by {lane}" for lane, size in carried.items())))
+    return facts
 
 
 def _node_words(node: dict[str, Any]) -> str:
