@@ -2,7 +2,7 @@
 
 A stranger learns that p2pqueue runs somewhere, which protocols it speaks, and, while an invitation is open, the
 nameplate of its code; neither the space nor the device: the tag is a keyed hash over an id that is random per start.
-Pure: the records of mDNS come in and go out as plain values.
+No I/O here: the records of mDNS come in and go out as plain values.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from p2pqueue.net.interfaces import Interface, is_local
 
 SERVICE = "_p2pqueue._tcp.local."
 ID_LENGTH = 16  # bytes, random per start
+LIFETIME = 120  # seconds, as RFC 6762 (10) has it for what depends on a host being there
 Tag = Callable[[bytes], bytes]  # an instance id → its keyed hash
 
 _ANNOUNCED_LIMIT = 16  # addresses: a host may have hundreds, a packet has 1,500 bytes
@@ -41,12 +42,16 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a device tells the LAN: under `name`, the TXT record `text` and where it listens."""
+    """What a device tells the LAN: under `name`, the TXT record `text` and where it listens.
+
+    `lifetime` is for how many seconds others may take it as true without asking again.
+    """
 
     name: str
     text: bytes
     addresses: tuple[str, ...]
     port: int
+    lifetime: int
 
 
 def announce(
@@ -59,6 +64,7 @@ def announce(
     port: int,
     interfaces: Iterable[Interface],
     serial: int = 0,
+    lifetime: int = LIFETIME,
 ) -> Announcement:
     """The announcement of a device under a random name and a random id (`number`).
 
@@ -69,7 +75,19 @@ def announce(
     if nameplate is not None:
         entries.append(b"np=" + nameplate.encode()[:_NAMEPLATE_LIMIT])
     addresses = dict.fromkeys(str(address.ip) for interface in interfaces for address in interface.addresses)
-    return Announcement(name, b"".join(bytes([len(entry)]) + entry for entry in entries), tuple(addresses)[:_ANNOUNCED_LIMIT], port)
+    return Announcement(
+        name, b"".join(bytes([len(entry)]) + entry for entry in entries), tuple(addresses)[:_ANNOUNCED_LIMIT], port, lifetime
+    )
+
+
+def entries(text: bytes) -> dict[bytes, bytes | None]:
+    """The keys and values of a TXT record; of a key that stands there twice, the first."""
+    found: dict[bytes, bytes | None] = {}
+    while text:
+        key, equals, value = text[1 : 1 + text[0]].partition(b"=")
+        found.setdefault(key, value if equals else None)
+        text = text[1 + text[0] :]
+    return found
 
 
 def instance_id(told: Mapping[bytes, bytes | None]) -> bytes:

@@ -16,14 +16,14 @@ from typing import TypeVar
 from zeroconf.asyncio import AsyncServiceInfo
 
 from p2pqueue.net import announcement
-from p2pqueue.net.announcement import ID_LENGTH, SERVICE, Announcement, Sighting, Tag
+from p2pqueue.net.announcement import ID_LENGTH, LIFETIME, SERVICE, Announcement, Sighting, Tag
 from p2pqueue.net.interfaces import InterfaceWatch
 from p2pqueue.net.mdns import Responder, hosts
 
 __all__ = ["Discovery", "Sighting", "find_nameplate"]
 
 RETRY_EVERY = 30.0  # seconds until mDNS is tried again where it failed
-SWEEP_EVERY = 10.0  # seconds between two looks for instances whose records ran out; those are good for 120
+SWEEP_EVERY = 10.0  # seconds between two looks for instances whose records ran out
 SETTLED_AFTER = 1.5  # seconds until the old addresses of an instance that told new ones have run out
 SIGHTINGS_LIMIT = 256  # instances that are remembered: a LAN may be full of them, or of lies
 _ASKING_LIMIT = 64  # instances that are asked at the same time
@@ -46,6 +46,7 @@ class Discovery:
     :param on_lost: called with its name when it says goodbye, or when its records ran out and it doesn't answer:
         130 s after it vanished at the latest.
     :param make_name: gives a name that nobody else has.
+    :param lifetime: for how many seconds others may take what is announced as true.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Discovery:
         on_lost: Callable[[str], None],
         make_name: Callable[[], str] = _random_name,
         retry_every: float = RETRY_EVERY,
+        lifetime: int = LIFETIME,
     ) -> None:
-        self.trouble: str | None = None  # what is in the way of mDNS now, in words
         self._port = port
         self._tag = tag
         self._protocol = protocol
@@ -69,7 +70,9 @@ class Discovery:
         self._on_lost = on_lost
         self._make_name = make_name
         self._retry_every = retry_every
-        self._name, self._id = make_name(), secrets.token_bytes(ID_LENGTH)
+        self._lifetime = lifetime
+        self._trouble: str | None = None
+        self._name, self._ids = make_name(), [secrets.token_bytes(ID_LENGTH)]  # ids we had; the last is the present one
         self._nameplate: str | None = None
         self._serial = 0
         self._responder: Responder | None = None
@@ -78,6 +81,7 @@ class Discovery:
         self._asking: set[str] = set()
         self._warned: set[str] = set()
         self._stale = True  # the interfaces changed since the responder was told of them
+        self._renamed = False  # what is cached under the old name is a mixture
         self._poke = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._running: asyncio.Task[None] | None = None
@@ -86,6 +90,14 @@ class Discovery:
     def sightings(self) -> tuple[Sighting, ...]:
         """Whom mDNS shows now."""
         return tuple(self._seen.values())
+
+    @property
+    def trouble(self) -> str | None:
+        """What is in the way of finding others now, in words; `None`: nothing that shows here."""
+        if self._trouble is None and not self._watch.chosen:
+            wanted = self._watch.wanted
+            return f"none of the interfaces {', '.join(wanted)} is up" if wanted else "no network interface is up that leads to others"
+        return self._trouble
 
     async def start(self) -> None:
         """Begins to announce and to look, in the background; whatever is in the way is no reason not to start."""
@@ -131,7 +143,7 @@ class Discovery:
             except Exception as error:  # noqa: BLE001 - whatever the network or a library does, the node lives
                 await self._give_up(error)
             try:
-                async with asyncio.timeout(self._retry_every if self.trouble else SWEEP_EVERY):
+                async with asyncio.timeout(self._retry_every if self._trouble else SWEEP_EVERY):
                     await self._poke.wait()
             except TimeoutError:
                 pass
@@ -144,8 +156,9 @@ class Discovery:
             self._serial += 1
             wanted = self._wanted()
         moved = self._responder is not None and stale
-        if self._responder is not None and (not where or (moved and not self._responder.can_move(where))):
+        if self._responder is not None and (self._renamed or not where or (moved and not self._responder.can_move(where))):
             await self._shut(goodbye=False)
+            self._renamed = False
         if not where:
             return
         if self._responder is None:
@@ -162,13 +175,14 @@ class Discovery:
             return None
         return announcement.announce(
             self._name,
-            number=self._id,
+            number=self._ids[-1],
             tag=self._tag,
             protocol=self._protocol,
             nameplate=self._nameplate,
             port=self._port,
             interfaces=self._watch.chosen,
             serial=self._serial,
+            lifetime=self._lifetime,
         )
 
     async def _shut(self, *, goodbye: bool = True) -> None:
@@ -183,14 +197,14 @@ class Discovery:
     async def _give_up(self, error: Exception) -> None:
         self._stale = True
         await self._shut(goodbye=False)
-        self.trouble = _in_words(error)
-        if self.trouble not in self._warned:
-            self._warned.add(self.trouble)
-            _log.warning("Devices nearby can't be found by themselves: %s. Known addresses and --peer HOST:PORT still work.", self.trouble)
+        self._trouble = _in_words(error)
+        if self._trouble not in self._warned:
+            self._warned.add(self._trouble)
+            _log.warning("Devices nearby can't be found by themselves: %s. Known addresses and --peer HOST:PORT still work.", self._trouble)
 
     def _recover(self) -> None:
-        if self.trouble is not None:
-            self.trouble = None
+        if self._trouble is not None:
+            self._trouble = None
             _log.info("Devices nearby are found by themselves again.")
 
     # -- what is heard ------------------------------------------------------------------------------------------
@@ -206,6 +220,10 @@ class Discovery:
 
     def _look_at(self, name: str) -> None:
         if self._responder is None or self._tasks is None:
+            return
+        if name.lower() == f"{self._name}.{SERVICE}".lower():
+            if any(announcement.instance_id(announcement.entries(text)) not in self._ids for text in self._responder.texts(name)):
+                self._rename()
             return
         info = self._responder.recall(name)
         if info is not None:
@@ -231,10 +249,7 @@ class Discovery:
 
     def _saw(self, name: str, info: AsyncServiceInfo) -> None:
         told = info.properties
-        if announcement.instance_id(told) == self._id:
-            return
-        if name.lower() == f"{self._name}.{SERVICE}".lower():
-            self._rename()
+        if announcement.instance_id(told) in self._ids:
             return
         sighting = announcement.read(
             name, told, addresses=info.parsed_addresses(), port=info.port or 0, tag=self._tag, interfaces=self._watch.chosen
@@ -265,7 +280,8 @@ class Discovery:
 
     def _rename(self) -> None:
         taken, self._name = self._name, self._make_name()
-        self._id = secrets.token_bytes(ID_LENGTH)
+        self._ids = [*self._ids[-8:], secrets.token_bytes(ID_LENGTH)]
+        self._renamed = True
         self._poke.set()
         if "name" not in self._warned:
             self._warned.add("name")

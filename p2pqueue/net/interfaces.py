@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -110,14 +111,23 @@ def current() -> tuple[Interface, ...]:
         states = {name: (stats.isup, stats.flags) for name, stats in psutil.net_if_stats().items()}
     except OSError:
         states = {}
+    names = _windows_names() if os.name == "nt" else {}
     found = []
     for adapter in adapters:
-        name, index = str(adapter.nice_name), adapter.index or 0
+        name, index = next((names[ip.ip] for ip in adapter.ips if ip.ip in names), str(adapter.nice_name)), adapter.index or 0
         up, flags = states.get(name, (True, ""))
         addresses = tuple(address for ip in adapter.ips if (address := _address(ip)) is not None)
         kind = kind_of(name, index, loopback="loopback" in flags or any(address.ip.is_loopback for address in addresses))
         found.append(Interface(name, addresses, index, up, kind))
     return tuple(sorted(found, key=lambda interface: (interface.index, interface.name)))
+
+
+def _windows_names() -> dict[object, str]:
+    """The names that people know there, by IPv4 address; ifaddr tells the model of the card."""
+    try:
+        return {address.address: name for name, addresses in psutil.net_if_addrs().items() for address in addresses}
+    except OSError:
+        return {}
 
 
 def _address(ip: ifaddr.IP) -> Address | None:

@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
-from zeroconf import ServiceStateChange, Zeroconf
+from zeroconf import DNSText, ServiceStateChange, Zeroconf
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from p2pqueue.net.announcement import SERVICE, Announcement
@@ -21,6 +21,7 @@ Heard = Callable[[str, bool], None]  # the full name of an instance, and whether
 
 PORT = 5353
 CLOSE_LIMIT = 2.0  # seconds for the goodbyes
+_TYPE_TXT, _CLASS_IN = 16, 1  # RFC 1035, 3.2
 _ASK_FOR = 3000  # milliseconds that an instance has to answer
 
 
@@ -100,6 +101,11 @@ class Responder:
         info = AsyncServiceInfo(SERVICE, name)
         return info if info.load_from_cache(self._zeroconf.zeroconf) else None
 
+    def texts(self, name: str) -> list[bytes]:
+        """Every TXT record that is known under a name; there are several where several devices have it."""
+        records = self._zeroconf.zeroconf.cache.get_all_by_details(name, _TYPE_TXT, _CLASS_IN)
+        return [record.text for record in records if isinstance(record, DNSText)]
+
     async def ask(self, name: str) -> AsyncServiceInfo | None:
         """Asks an instance for its records; `None` where nobody answers within three seconds."""
         info = AsyncServiceInfo(SERVICE, name)
@@ -144,5 +150,6 @@ def _info(told: Announcement) -> AsyncServiceInfo:
         port=told.port,
         properties=told.text,
         server=f"{told.name}.local.",
+        host_ttl=told.lifetime,
         parsed_addresses=list(told.addresses),
     )

@@ -1,6 +1,6 @@
 """A process that only finds others: prints what its discovery tells as lines of JSON, and obeys lines on stdin.
 
-`python -m tests.net.seeker --port 7433 --space aa [--interface lo] [--name NAME] [--seek 7]`; the commands are
+`python -m tests.net.seeker --port 7433 --space aa [--interface lo] [--name NAME] [--lifetime 5] [--seek 7]`; the commands are
 `nameplate N`, `nameplate` and `close`. Every line says when it was written, by the clock that all hosts here share.
 """
 
@@ -55,6 +55,7 @@ async def discover(arguments: argparse.Namespace, watch: InterfaceWatch) -> None
         on_sighting=lambda sighting: say("sighting", **dataclasses.asdict(sighting)),
         on_lost=lambda instance: say("lost", instance=instance),
         retry_every=RETRY_EVERY,
+        lifetime=arguments.lifetime,
         **options,
     )
     await discovery.start()
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--space", default="ours")
     parser.add_argument("--interface", action="append", default=[])
     parser.add_argument("--name", default="")
+    parser.add_argument("--lifetime", type=int, default=120)
     parser.add_argument("--seek", default="")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, handlers=[Telling()])

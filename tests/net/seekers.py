@@ -61,7 +61,8 @@ class Seeker:
 
     def warnings(self) -> list[str]:
         """The warnings so far, and whatever the process said that was no event."""
-        return [event["text"] for event in self.events if event["event"] == "log" and event["level"] not in ("INFO", "DEBUG")]
+        told = [event["text"] for event in self.events if event["event"] == "log" and event["level"] not in ("INFO", "DEBUG")]
+        return [text for text in told if not text.startswith("Executing <")]  # asyncio, of a busy machine
 
     def close(self) -> None:
         """Lets it say goodbye; it has to end well."""

@@ -142,14 +142,22 @@ def test_one_that_was_killed_comes_back_beside_its_old_name(lan: Lan) -> None:
     assert again.warnings() == first.warnings() == []
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_one_that_vanished_without_a_word_is_gone_when_its_records_ran_out(lan: Lan) -> None:
-    _, h2, first, second = two(lan)
+    h1, h2 = lan.add("h1"), lan.add("h2")
+    first, second = Seeker(h1), Seeker(h2, "--lifetime", "4")
+    name = first.sighting(h2.address)["instance"]
     second.process.kill()
     second.process.wait()
     h2.cut()
-    assert first.wait("lost", within=200.0)
+    assert first.wait("lost")["instance"] == name
+
+
+def test_one_that_is_still_there_when_its_records_ran_out_is_asked_and_stays(lan: Lan) -> None:
+    h1, h2 = lan.add("h1"), lan.add("h2")
+    first, second = Seeker(h1), Seeker(h2, "--lifetime", "4")
+    first.sighting(h2.address)
+    first.silence("lost", seconds=17.0)  # past a sweep after the lifetime, and the time to answer
+    assert second.warnings() == []
 
 
 def test_one_that_was_stopped_for_a_while_is_found_and_finds(lan: Lan) -> None:
@@ -236,10 +244,8 @@ def test_a_name_that_another_has_is_one_warning_and_a_new_name(lan: Lan) -> None
     second.sighting(h1.address)
     watcher.wait("sighting", matching=lambda event: "twin" not in event["instance"])
     warned = first.warnings() + second.warnings()
-    assert warned
-    assert all("twin" in text for text in warned)
-    assert len(first.warnings()) <= 1
-    assert len(second.warnings()) <= 1
+    assert len([text for text in warned if "itself as twin" in text]) == len(warned) > 0, warned
+    assert max(len(first.warnings()), len(second.warnings())) == 1
 
 
 def test_a_nameplate_shows_while_the_invitation_is_open(lan: Lan) -> None:
@@ -278,6 +284,8 @@ def test_a_host_that_loses_every_interface_says_nothing_and_waits(lan: Lan) -> N
     _, h2, _, second = two(lan)
     h2.ip("addr", "flush", "dev", "eth0")
     second.silence("log", seconds=5.0)
+    second.tell("trouble")
+    assert "no network interface" in second.wait("trouble")["text"]
     h2.readdress("10.77.0.2/24")
     third = Seeker(lan.add("h3"))
     second.sighting("10.77.0.3")

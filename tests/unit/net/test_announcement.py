@@ -10,7 +10,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pqueue.net.announcement import ID_LENGTH, Announcement, Sighting, announce, instance_id, read
+from p2pqueue.net.announcement import ID_LENGTH, Announcement, Sighting, announce, entries, instance_id, read
 from p2pqueue.net.interfaces import Interface
 from p2pqueue.net.mdns import hosts
 
@@ -33,16 +33,6 @@ def told(*, nameplate: str | None = None) -> Announcement:
     return announce("p2pq-x", number=NUMBER, tag=tag, protocol=(1, 3), nameplate=nameplate, port=7433, interfaces=[ETH])
 
 
-def entries(announcement: Announcement) -> dict[bytes, bytes | None]:
-    """What a reader makes of a TXT record."""
-    text, found = announcement.text, {}
-    while text:
-        key, _, value = text[1 : 1 + text[0]].partition(b"=")
-        found[key] = value or None
-        text = text[1 + text[0] :]
-    return found
-
-
 def see(properties: dict[bytes, bytes | None], *addresses: str, port: int = 7433, interface: Interface = ETH) -> Sighting | None:
     return read("x", properties, addresses=addresses or ("192.168.1.9",), port=port, tag=tag, interfaces=[interface])
 
@@ -50,19 +40,19 @@ def see(properties: dict[bytes, bytes | None], *addresses: str, port: int = 7433
 def test_what_one_device_tells_another_of_the_space_reads() -> None:
     announcement = told(nameplate="7")
     assert announcement.addresses == ("192.168.1.5", "fd00::5")
-    seen = see(entries(announcement), *announcement.addresses)
+    seen = see(entries(announcement.text), *announcement.addresses)
     assert seen == Sighting("x", (("192.168.1.5", 7433), ("fd00::5", 7433)), True, (1, 3), "7")
-    assert instance_id(entries(announcement)) == NUMBER
+    assert instance_id(entries(announcement.text)) == NUMBER
 
 
 def test_a_device_of_another_space_is_none_of_ours() -> None:
-    seen = read("x", entries(told()), addresses=["192.168.1.9"], port=1, tag=lambda n: tag(n, b"j" * 32), interfaces=[ETH])
+    seen = read("x", entries(told().text), addresses=["192.168.1.9"], port=1, tag=lambda n: tag(n, b"j" * 32), interfaces=[ETH])
     assert seen is not None
     assert not seen.ours
 
 
 def test_a_joiner_without_a_space_takes_nobody_for_its_own() -> None:
-    seen = read("x", entries(told(nameplate="7")), addresses=["192.168.1.9"], port=1, tag=None, interfaces=[ETH])
+    seen = read("x", entries(told(nameplate="7").text), addresses=["192.168.1.9"], port=1, tag=None, interfaces=[ETH])
     assert seen is not None
     assert (seen.ours, seen.nameplate) == (False, "7")
 
@@ -78,32 +68,32 @@ def test_two_starts_of_one_device_have_nothing_in_common() -> None:
     first, second = (
         announce("n", number=os.urandom(ID_LENGTH), tag=tag, protocol=(1, 1), nameplate=None, port=1, interfaces=[]) for _ in "ab"
     )
-    shared = entries(first).items() & entries(second).items()
+    shared = entries(first.text).items() & entries(second.text).items()
     assert {key for key, _ in shared} == {b"v", b"n"}
 
 
 @pytest.mark.parametrize("version", [None, b"", b"1", b"-", b"2-1", b"1-x", b"1-9999999999", b"\xff-\xff"])
 def test_whoever_tells_no_protocol_is_no_device(version: bytes | None) -> None:
-    assert see(entries(told()) | {b"v": version}) is None
+    assert see(entries(told().text) | {b"v": version}) is None
 
 
 @pytest.mark.parametrize("port", [0, -1, 65_536])
 def test_a_port_that_cant_be_dialled_leads_nowhere(port: int) -> None:
-    assert see(entries(told()), port=port) is None
+    assert see(entries(told().text), port=port) is None
 
 
 def test_the_addresses_of_our_own_subnets_come_first() -> None:
-    seen = see(entries(told()), "10.0.0.1", "192.168.1.9", "fd00::9")
+    seen = see(entries(told().text), "10.0.0.1", "192.168.1.9", "fd00::9")
     assert seen is not None
     assert [host for host, _ in seen.addresses] == ["192.168.1.9", "fd00::9", "10.0.0.1"]
 
 
 def test_addresses_that_lead_nowhere_are_left_out() -> None:
-    assert see(entries(told()), "0.0.0.0", "224.0.0.1", "127.0.0.1", "::1", "169.254.1.1", "fe80::1") is None
+    assert see(entries(told().text), "0.0.0.0", "224.0.0.1", "127.0.0.1", "::1", "169.254.1.1", "fe80::1") is None
 
 
 def test_on_one_host_the_loopback_leads_somewhere() -> None:
-    seen = see(entries(told()), "127.0.0.1", interface=LO)
+    seen = see(entries(told().text), "127.0.0.1", interface=LO)
     assert seen is not None
     assert seen.addresses == (("127.0.0.1", 7433),)
 
@@ -121,6 +111,11 @@ def test_whatever_a_packet_holds_is_a_bounded_sighting_or_none(
         assert 0 < len(seen.addresses) <= 8
         assert not seen.ours
         assert seen.nameplate is None or len(seen.nameplate) <= 16
+
+
+@given(st.binary(max_size=400))
+def test_any_text_record_is_taken_apart(text: bytes) -> None:
+    assert all(len(key) + len(value or b"") <= 255 for key, value in entries(text).items())
 
 
 def test_a_host_with_hundreds_of_addresses_still_fits_a_packet() -> None:
