@@ -147,8 +147,9 @@ class DialSchedule:
         local = any(self._is_local(host) for host, _ in addresses) and now - found.since < LOCAL_FOR
         longest = LOCAL_DELAY if local and not refused else LONGEST_DELAY
         delay = longest if refused else min(FIRST_DELAY * 2.0 ** min(found.failures, 16), longest)
+        meanwhile = found.dialling and found.since > found.until - FORGOTTEN_AFTER  # an event since the attempt began: try again at once
         found.failures += 1
-        found.due, found.dialling = now + delay, ()
+        found.due, found.dialling = now if meanwhile else now + delay, ()
 
     def reset(self, now: float) -> None:
         """The interfaces changed, the machine woke, or somebody asked: all are worth trying at once."""

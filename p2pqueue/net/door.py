@@ -56,14 +56,14 @@ class Door:
         if transport is not None and not transport.is_closing():
             self._expect(transport, self._request_wait if transport in self._unknown else IDLE_WAIT)
 
-    def failed(self, transport: Any) -> None:
+    def failed(self, transport: Any, *, weight: float = 1.0) -> None:
         """Whoever is there could not be linked. That is counted for its address."""
         self.vouched(transport)
         address = address_of(transport)[0]
         if len(self._failed) >= _ADDRESSES_LIMIT:
             self._failed = {known: entry for known in self._failed if (entry := (self._failures(known), self._clock()))[0] > 0}
         if len(self._failed) < _ADDRESSES_LIMIT or address in self._failed:
-            self._failed[address] = (min(self._failures(address) + 1, FAILURES), self._clock())
+            self._failed[address] = (min(self._failures(address) + weight, FAILURES), self._clock())
 
     def close(self) -> None:
         """Cuts whoever is still unknown."""

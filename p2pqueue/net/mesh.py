@@ -6,6 +6,7 @@ The mesh owns the listener, mDNS, the dialling and every link. `offline` ends th
 from __future__ import annotations
 
 import asyncio
+import hmac
 import importlib
 import os
 import time
@@ -36,6 +37,7 @@ from p2pqueue.net.peer import Peer
 from p2pqueue.net.pipe import Pipe
 from p2pqueue.net.reception import Pairing, Reception
 from p2pqueue.net.roster import OnMessage, Roster
+from p2pqueue.net.supervision import supervised
 
 if TYPE_CHECKING:
     from p2pqueue.net.bulk import BulkChannel
@@ -192,9 +194,9 @@ class Mesh:
     async def _run(self, started: asyncio.Event) -> None:
         async with opening.session() as client, asyncio.TaskGroup() as group:
             self._group = group
-            self._dialling = group.create_task(self._dialler.run(client))
+            self._dialling = group.create_task(supervised(lambda: self._dialler.run(client)))
             started.set()
-            await self._follow_interfaces()
+            await supervised(self._follow_interfaces)
 
     # -- what may be asked ------------------------------------------------------------------------------------
 
@@ -239,7 +241,8 @@ class Mesh:
     def bearer(self, request: web.Request) -> Peer | None:
         """The linked device whose ticket an HTTP request shows as `Authorization: Bearer …` in hexadecimal digits."""
         kind, _, shown = request.headers.get("Authorization", "").partition(" ")
-        found = next((peer for peer in self.peers.values() if peer.link.greeted.mine.ticket.hex() == shown), None)
+        tickets = ((peer, peer.link.greeted.mine.ticket.hex().encode()) for peer in self.peers.values())
+        found = next((peer for peer, ticket in tickets if hmac.compare_digest(ticket, shown.encode())), None)
         if found is not None and kind == "Bearer":
             self._door.vouched(request.transport)
             return found

@@ -23,6 +23,10 @@ _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # SO_LING
 _GONE = (OSError, aiohttp.ClientError, RuntimeError)  # what aiohttp raises when a connection has gone
 
 
+class PipeClosed(LinkRefused):
+    """The other side closed the connection."""
+
+
 class Pipe:
     """One WebSocket that carries binary frames."""
 
@@ -41,7 +45,7 @@ class Pipe:
             raise ConnectionResetError("the connection was lost") from error
 
     async def receive(self) -> bytes:
-        """The next frame. Raises `LinkRefused` with the code of a closing, and `MalformedMessage` for what is no frame."""
+        """The next frame. Raises `PipeClosed` with the code of a closing, and `MalformedMessage` for what is no frame."""
         message = await self._ws.receive()
         if message.type is WSMsgType.BINARY:
             frame: bytes = message.data
@@ -53,7 +57,7 @@ class Pipe:
         if message.type is WSMsgType.ERROR:
             raise MalformedMessage("bytes that are no WebSocket's")
         code = self._ws.close_code or 0
-        raise LinkRefused(codes.words(code), code=code)
+        raise PipeClosed(codes.words(code), code=code)
 
     async def close(self, code: int) -> None:
         """Ends the connection, with a closing frame where it still gets through. Never raises, takes a second at most."""

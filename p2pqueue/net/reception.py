@@ -13,13 +13,13 @@ from p2pqueue.errors import LinkRefused, P2PQueueError, PeerError
 from p2pqueue.identity.keys import Identity
 from p2pqueue.net import codes, greeting
 from p2pqueue.net.door import Door
-from p2pqueue.net.greeting import Admit, Desk
+from p2pqueue.net.greeting import Admit, Desk, Duplicate
 from p2pqueue.net.handshake import INSTANCE_SIZE, Credentials, Proven
 from p2pqueue.net.hello import Hello
 from p2pqueue.net.notes import About
 from p2pqueue.net.pairing import MOST_PAIRINGS, PAIRING_WAIT, PairingPipe
 from p2pqueue.net.peer import Peer
-from p2pqueue.net.pipe import Pipe
+from p2pqueue.net.pipe import Pipe, PipeClosed
 from p2pqueue.net.roster import Roster
 
 Pairing = Callable[[PairingPipe], Awaitable[None]]
@@ -63,7 +63,7 @@ class Reception:
             peer = self._roster.adopt(pipe, greeted, (pipe.address[0], greeted.about.port))
         except (PeerError, OSError) as error:
             _log.info("a connection from %s was refused: %s", pipe.address[0], error)
-            self._door.failed(transport)
+            self._door.failed(transport, weight=_weight(error))
             await pipe.close(error.code if isinstance(error, LinkRefused) else codes.MALFORMED)
             return
         self._door.vouched(transport)
@@ -98,3 +98,10 @@ class Reception:
             code = codes.MYSELF if myself else codes.CLONE
             raise LinkRefused(codes.words(code), code=code)
         return True
+
+
+def _weight(error: Exception) -> float:
+    """How much a failure counts against the address that it came from: whoever loses a race has done nothing wrong."""
+    if isinstance(error, Duplicate):
+        return 0.0
+    return 0.2 if isinstance(error, (PipeClosed, OSError)) else 1.0

@@ -130,6 +130,16 @@ def test_an_attempt_under_way_is_not_started_again_by_an_event() -> None:
     assert dials.due(1.0) == []
 
 
+def test_an_event_during_an_attempt_is_not_lost_when_that_fails() -> None:
+    dials = schedule(NEAR)
+    dials.due(0.0)
+    dials.reset(1.0)  # somebody asked, or the cable came back
+    dials.failed(A, 1.2, refused=True)
+    assert [attempt.target for attempt in dials.due(1.2)] == [A]
+    dials.failed(A, 1.4, refused=True)
+    assert dials.due(1.4) == []
+
+
 def test_an_attempt_whose_end_nobody_told_counts_as_failed() -> None:
     dials = schedule(NEAR)
     dials.due(0.0)

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from p2pqueue.errors import PeerGone
 from p2pqueue.net.framing import Topic
+from p2pqueue.net.mesh import NetOptions
 from p2pqueue.net.peer import Peer
 from p2pqueue.wire import MESSAGE_LIMIT
 from tests.unit.net.kit import QUICK, Node, Space, by_hand, closing, link_by_hand, linked_pair, pair, until
@@ -100,8 +101,6 @@ async def stays(*nodes: Node) -> None:
 
 
 def options(listen: str, *peers: str) -> Any:
-    from p2pqueue.net.mesh import NetOptions
-
     return NetOptions(listen=listen, peers=peers, discovery=False, rtc=False)
 
 
@@ -310,3 +309,19 @@ async def test_links_that_come_and_go_leave_nothing_behind() -> None:
         await until(lambda: held() <= before)
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_devices_find_one_another_by_mdns() -> None:
+    space = Space()
+    stranger = Node(Space().identity("stranger"), options=NetOptions(interfaces=("lo",), rtc=False))
+    nodes = [Node(identity, options=NetOptions(interfaces=("lo",), rtc=False)) for identity in space.identities("one", "two")]
+    async with closing(stranger, *nodes):
+        for node in (stranger, *nodes):
+            await node.mesh.start()
+        await until(lambda: nodes[0].linked(nodes[1]), within=40)
+        assert nodes[0].peer(nodes[1]).local_subnet
+        assert len({node.address for node in (stranger, *nodes)}) == 3
+        await nodes[0].mesh.offline()  # the address book, and mDNS again, lead back
+        await nodes[0].mesh.online()
+        await until(lambda: nodes[0].linked(nodes[1]), within=40)
+        assert not stranger.ups
