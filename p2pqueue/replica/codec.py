@@ -6,9 +6,7 @@ ignored, so that a newer peer may say more. Every list, text and number has its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
-from types import NoneType
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgpack
@@ -18,6 +16,7 @@ from p2pqueue.errors import MalformedMessage
 from p2pqueue.replica.messages import (
     BUCKETS,
     HASH_BYTES,
+    HELD_BYTES,
     MAX_AUTHORS,
     MAX_MARKS,
     MAX_ROWS,
@@ -41,23 +40,13 @@ from p2pqueue.replica.messages import (
     Rows,
     Writes,
 )
+from p2pqueue.replica.parcel import KEY_LIMIT, NAME_LIMIT, Holds, pack_writes, unpack_writes
 from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
-from p2pqueue.replica.stamp import Stamp, is_wellformed
-from p2pqueue.replica.write import Head, Write
+from p2pqueue.replica.write import Head
 
-KEY_LIMIT = 512  # characters of a key
-NAME_LIMIT = 64  # characters of the name of a table or a register
 REASON_LIMIT = 200  # characters of a reason
-MAX_COLUMNS = 256  # columns of a register
-SIGNATURE_SIZE = 64  # bytes
-
-_PLAIN = 10  # parts of a write that is not signed; a signed one has its body and signature besides
-_ANYBODY = bytes(16)
-_TEXTS = frozenset({str, bytes, NoneType})
-_COLUMN_TYPES = _TEXTS | {int, float}
 
 Fields = Mapping[str, Any]
-Holds = Callable[[bytes, bytes, bytes], bool]  # whether this author made this signature over this body
 
 
 def encode(message: Message) -> bytes:
@@ -98,21 +87,21 @@ def _decode_heads(fields: Fields) -> Heads:
 
 
 def _encode_writes(message: Writes) -> Fields:
-    authors, writes = _pack_writes(message.writes)
+    authors, writes = pack_writes(message.writes)
     return {"r": message.round, "s": message.session, "i": message.index, "a": authors, "w": writes}
 
 
 def _decode_writes(fields: Fields, holds: Holds | None = None) -> Writes:
-    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), _writes(fields, holds))
+    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), unpack_writes(fields["a"], fields["w"], holds))
 
 
 def _encode_mend(message: Mend) -> Fields:
-    authors, writes = _pack_writes(message.writes)
+    authors, writes = pack_writes(message.writes)
     return {"b": message.bucket, "a": authors, "w": writes, "e": message.answer, "c": message.resume}
 
 
 def _decode_mend(fields: Fields) -> Mend:
-    return Mend(_bucket(fields["b"]), _writes(fields), bool(fields.get("e")), _key(fields.get("c")))
+    return Mend(_bucket(fields["b"]), unpack_writes(fields["a"], fields["w"]), bool(fields.get("e")), _key(fields.get("c")))
 
 
 _ENCODERS: dict[type[Any], tuple[str, Callable[[Any], Fields]]] = {
@@ -166,9 +155,15 @@ def _held(raw: Any, heads: Mapping[bytes, Head]) -> dict[bytes, Spans]:
 
 def _pack_held(message: Heads) -> list[Any]:
     packed = []
+    share = HELD_BYTES // max(1, len(message.held))
     for author, spans in message.held.items():
         above = message.heads[author].seq if author in message.heads else 0
-        packed.append([author, run_lengths(spans, above, limit=max(1, MAX_RUNS // max(1, len(message.held))))])
+        limit = max(1, min(MAX_RUNS, share // 2))  # a run takes two bytes at least
+        coded = run_lengths(spans, above, limit=limit)
+        while limit > 1 and len(msgpack.packb(coded)) > share:
+            limit //= 2
+            coded = run_lengths(spans, above, limit=limit)
+        packed.append([author, coded])
     return packed
 
 
@@ -181,93 +176,6 @@ def _marks(raw: Any) -> dict[bytes, dict[int, int]]:
 def _round(raw: Any) -> RoundId:
     session, number, *_ = raw
     return RoundId(_bytes(session, 8), _number(number))
-
-
-def _pack_writes(writes: Sequence[Write]) -> tuple[list[bytes], list[Any]]:
-    authors: dict[bytes, int] = {}
-    packed = []
-    for write in writes:
-        stamp = write.stamp
-        author = authors.setdefault(stamp.author, len(authors))
-        entry: list[Any] = [write.table, write.key, write.register, *stamp[:4], author, write.seq]
-        entry.append(write.values if write.body is None else None)
-        if write.body is not None:
-            entry += (write.body, write.signature)
-        packed.append(entry)
-    return list(authors), packed
-
-
-def _writes(fields: Fields, holds: Holds | None = None) -> tuple[Write, ...]:
-    authors = [_bytes(author, 16) for author in _list(fields["a"], MAX_WRITES)]
-    entries = _list(fields["w"], MAX_WRITES)
-    if not entries:
-        return ()
-    first = [entry[:_PLAIN] for entry in entries]
-    tables, keys, registers, generations, ranks, claims, hlcs, indexes, seqs, values = zip(*first, strict=True)
-    _check_names({*tables, *registers}, keys)
-    _check_stamps(generations, ranks, claims, hlcs)
-    _check_range(indexes, 0, len(authors) - 1)
-    _check_range(seqs, 1, (1 << 63) - 1)
-    _check_values([value for entry, value in zip(entries, values, strict=True) if len(entry) <= _PLAIN or entry[_PLAIN] is None])
-    return tuple([_write(entry, authors, holds) for entry in entries])
-
-
-def _write(entry: list[Any], authors: Sequence[bytes], holds: Holds | None) -> Write:
-    """A write whose parts have been checked, but for its signed ones."""
-    table, key, register, generation, rank, claim, hlc, author, seq, values = entry[:_PLAIN]
-    stamp = tuple.__new__(Stamp, (generation, rank, claim, hlc, authors[author]))
-    body, signature = (*entry[_PLAIN:], None, None)[:2]
-    if body is None:
-        return Write(table, key, register, stamp, seq, tuple(values))
-    if type(body) is not bytes or not (signature is None or (type(signature) is bytes and len(signature) == SIGNATURE_SIZE)):
-        raise ValueError("a body or a signature that is none")
-    if signature is None:
-        return Write(table, key, register, stamp, seq, (), body)
-    checked = holds is not None and holds(authors[author], body, signature)
-    return Write(table, key, register, stamp, seq, _signed_values(body), body, signature, checked)
-
-
-def _signed_values(body: bytes) -> tuple[Any, ...]:
-    values = _list(wire.unpack(body, nesting=None)[-1], MAX_COLUMNS)
-    if not _COLUMN_TYPES.issuperset(map(type, values)):
-        wire.unpack(body)  # whatever else it holds, it isn't nested without end
-    return tuple(values)
-
-
-def _check_names(names: set[Any], keys: Sequence[Any]) -> None:
-    for name in names:
-        _text(name, NAME_LIMIT)
-    if set(map(type, keys)) != {str} or max(map(len, keys)) > KEY_LIMIT:
-        raise ValueError(f"not a text of at most {KEY_LIMIT} characters")
-
-
-def _check_stamps(generations: Sequence[Any], ranks: Sequence[Any], claims: Sequence[Any], hlcs: Sequence[Any]) -> None:
-    """What `is_wellformed` asks of each stamp, asked of all at once."""
-    if {*map(type, generations), *map(type, ranks), *map(type, claims), *map(type, hlcs)} != {int}:
-        raise ValueError("a number that is none")
-    lowest = Stamp(min(generations), min(ranks), min(claims), min(hlcs), _ANYBODY)
-    highest = Stamp(max(generations), max(ranks), max(claims), max(hlcs), _ANYBODY)
-    if 0 in hlcs or not (is_wellformed(lowest) and is_wellformed(highest)):
-        raise ValueError("a stamp out of range")
-
-
-def _check_range(numbers: Sequence[Any], least: int, most: int) -> None:
-    if set(map(type, numbers)) != {int} or min(numbers) < least or max(numbers) > most:
-        raise ValueError("a number out of range")
-
-
-def _check_values(values: Sequence[Any]) -> None:
-    """Raises for what SQLite would not keep as it is: it has no NaN and 64 bits for a number."""
-    if any(type(columns) is not list or len(columns) > MAX_COLUMNS for columns in values):
-        raise ValueError(f"not a list of at most {MAX_COLUMNS}")
-    kinds = set(map(type, chain.from_iterable(values)))
-    if kinds <= _TEXTS:
-        return
-    numbers = [value for value in chain.from_iterable(values) if type(value) not in _TEXTS]
-    if not kinds <= _COLUMN_TYPES or any(value != value for value in numbers):
-        raise ValueError("a column that holds no plain value")
-    if any(type(value) is int and not -(1 << 63) <= value < 1 << 63 for value in numbers):
-        raise ValueError("a column that holds no plain value")
 
 
 def _rows(raw: Any) -> tuple[RowId, ...]:

@@ -131,10 +131,15 @@ def from_run_lengths(coded: Sequence[int], above: int) -> Spans:
     if len(coded) % 2:
         raise ValueError("a run without its length")
     spans = Spans()
+    first, last = spans._first, spans._last
     reached = above
     for gap, length in zip(coded[::2], coded[1::2], strict=True):
         if gap < 0 or length < 1 or reached + gap + length >= 1 << 63:
             raise ValueError("a run that goes backwards")
-        spans.add(reached + gap + 1, reached + gap + length)
+        if gap == 0 and first:
+            last[-1] += length
+        else:
+            first.append(reached + gap + 1)
+            last.append(reached + gap + length)
         reached += gap + length
     return spans

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from p2pqueue.replica.stamp import Stamp
@@ -15,8 +14,7 @@ class Head(NamedTuple):
     tag: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One write of one register.
 
     `values` stand in the declared order of the register's columns. A signed write carries the signed `body`
@@ -32,4 +30,4 @@ class Write:
     values: tuple[Any, ...]
     body: bytes | None = None
     signature: bytes | None = None
-    checked: bool = field(default=False, compare=False)
+    checked: bool = False

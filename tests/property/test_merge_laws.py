@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,7 +148,7 @@ def test_under_one_stamp_the_bytes_decide(bench: Bench, values: list[str], rng: 
     for _ in range(2):
         key = bench.key()
         base = Write("jobs", key, "tune", Stamp(0, 0, 0, EPOCH_MS << 16, author), 500, ("", 0))
-        writes = [replace(base, values=(value, 0), seq=500 + number) for number, value in enumerate(values)]
+        writes = [base._replace(values=(value, 0), seq=500 + number) for number, value in enumerate(values)]
         rng.shuffle(writes)
         in_batches(bench, writes, rng)
         found.append(bench.replica.connection.execute("SELECT title FROM jobs WHERE id = ?", (key,)).fetchone())

@@ -202,7 +202,7 @@ def test_with_a_fresh_time_a_restored_title_overwrites_the_edit(monkeypatch: pyt
     def afresh(writer: Writer, write: Write, author: bytes, names: dict[str, str]) -> None:
         writer.hlc = tick(writer.hlc, writer.now)
         hlc = -writer.hlc if write.stamp.hlc < 0 else writer.hlc
-        issue(writer, replace(write, stamp=write.stamp._replace(hlc=hlc)), author, names)
+        issue(writer, write._replace(stamp=write.stamp._replace(hlc=hlc)), author, names)
 
     monkeypatch.setattr(forks, "issue", afresh)
     assert a_title_is_restored(behind_ms=0).title("B", "k") == "old"
@@ -213,7 +213,7 @@ def test_with_one_added_to_the_counter_a_restored_title_may_overwrite_the_edit(m
     issue = forks.issue
 
     def one_above(writer: Writer, write: Write, author: bytes, names: dict[str, str]) -> None:
-        issue(writer, replace(write, stamp=write.stamp._replace(hlc=write.stamp.hlc + 1)), author, names)
+        issue(writer, write._replace(stamp=write.stamp._replace(hlc=write.stamp.hlc + 1)), author, names)
 
     monkeypatch.setattr(forks, "issue", one_above)
     monkeypatch.setattr(forks, "author_above", lambda author, random: b"\xff" * 16)
@@ -232,7 +232,7 @@ def a_forged_write_arrives() -> Stage:
     stamp = good.stamp._replace(hlc=good.stamp.hlc + 1)  # earlier, so it would win
     values = tuple("evil" if value == "mine" else value for value in good.values)
     body = body_of("jobs", "k", "spec", stamp, 999, values)
-    stage.replica("B").merge([replace(good, stamp=stamp, seq=999, values=values, body=body)])
+    stage.replica("B").merge([good._replace(stamp=stamp, seq=999, values=values, body=body)])
     stage.replica("B").verify_pending()
     return stage
 

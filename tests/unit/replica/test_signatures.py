@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -108,20 +107,20 @@ def test_a_forged_higher_life_ends_no_earlier_one(stage: Stage) -> None:
 
 
 def test_a_write_without_signature_is_refused(stage: Stage) -> None:
-    merged = stage.receiver.merge([replace(stage.good, body=None, signature=None)])
+    merged = stage.receiver.merge([stage.good._replace(body=None, signature=None)])
     assert "bears no signature" in merged.refused[0].reason
     assert stage.name() is None
 
 
 @pytest.mark.parametrize("change", [{"values": ("other", 2.0)}, {"key": "other"}, {"seq": 77}, {"register": "other"}])
 def test_a_write_that_says_something_else_than_its_signed_body_is_refused(stage: Stage, change: dict[str, object]) -> None:
-    merged = stage.receiver.merge([replace(stage.good, **change)])  # type: ignore[arg-type]
+    merged = stage.receiver.merge([stage.good._replace(**change)])  # type: ignore[arg-type]
     assert "says something else" in merged.refused[0].reason
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x93", b"\x81\x01", b"\x90" * 3, b"\xdd\xff\xff\xff\xff"])
 def test_a_body_that_is_no_body_is_refused(stage: Stage, body: bytes) -> None:
-    merged = stage.receiver.merge([replace(stage.good, body=body)])
+    merged = stage.receiver.merge([stage.good._replace(body=body)])
     assert len(merged.refused) == 1
     assert stage.name() is None
 
