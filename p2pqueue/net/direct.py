@@ -151,7 +151,7 @@ class Direct:
         while True:
             self._hurry.clear()
             begun = time.monotonic()
-            await self._offer(line)
+            await self._guarded(self._offer(line))
             while self.control is not None:
                 await line.over.wait()
             if time.monotonic() - begun > STEADY:
@@ -164,7 +164,7 @@ class Direct:
                 retry = min(2 * retry, LONGEST_RETRY)
 
     def _offer_bulk(self) -> None:
-        if self._bulk.attempt is None or self._bulk.attempt.done():
+        if not self._bulk.trying:
             self._begin(self._bulk, self._offer(self._bulk))
 
     async def _offer(self, line: Line) -> None:
@@ -196,12 +196,12 @@ class Direct:
             self._fail(line, generation, str(error))
         finally:
             if line.connecting is connection:
-                line.connecting = None
+                line.connecting, line.trying = None, False
             if not opened:
                 await connection.close()
 
     def _open(self, line: Line, generation: int, connection: Any) -> None:
-        old, line.channel, line.over = line.channel, None, asyncio.Event()
+        old, line.channel, line.over, line.trying = line.channel, None, asyncio.Event(), False
 
         def ended(why: str) -> None:
             self._ended(line, channel, generation, why)
@@ -223,8 +223,10 @@ class Direct:
             self._spawn(old.close())
 
     def _fail(self, line: Line, generation: int, why: str) -> None:
+        """An attempt came to nothing."""
         _log.info("no direct connection (%s) to %s: %s", line.purpose, self._ends.theirs[:8], why)
         if line.generation == generation:
+            line.trying = False
             self._explain(line, why)
             self._say(Step("broken", line.purpose, generation, why.encode()))
 
@@ -246,6 +248,7 @@ class Direct:
             line.answer.set_exception(ConnectFailed(why))
         if line.connecting is not None:
             line.connecting.lose(why)
+        line.trying = False
         self._explain(line, why)
         line.over.set()
         if line is self._control and channel is not None:
@@ -296,6 +299,7 @@ class Direct:
     def _begin(self, line: Line, attempt: Coroutine[Any, Any, None]) -> None:
         if line.attempt is not None:
             line.attempt.cancel()
+        line.trying = True
         line.attempt = self._spawn(attempt)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None] | None:

@@ -29,6 +29,7 @@ class Line:
     generation: int = 0
     channel: ControlChannel | BulkChannel | None = None
     attempt: asyncio.Task[None] | None = None
+    trying: bool = False  # an attempt may still come to something
     connecting: Connection | None = None
     answer: asyncio.Future[RtcSignal] | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)

@@ -17,7 +17,7 @@ from p2pqueue.net.framing import NUMBERS
 from p2pqueue.net.notes import Signalling, read_note
 from p2pqueue.net.signalling import Ends, Step
 from tests.unit.net.kit import Space, until
-from tests.unit.net.wires import Wires
+from tests.unit.net.wires import End, Wires
 
 ROWS, SIGNAL = NUMBERS["rows"], NUMBERS["signal"]
 
@@ -191,6 +191,22 @@ async def test_an_offer_that_nobody_answers_is_given_up(monkeypatch: pytest.Monk
         assert one.direct.why == "the other device doesn't answer an offer of a direct connection"
         two.other = one
         await until(lambda: up(one, two))
+
+
+async def test_an_error_that_nobody_foresaw_costs_one_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    wires = Wires()
+    connect, broken = wires.connect, iter([True])
+
+    def sometimes(controlling: bool, high_water: int) -> End:
+        end = connect(controlling, high_water)
+        if controlling and next(broken, False):
+            end.offer = lambda: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+        return end
+
+    wires.connect = sometimes  # type: ignore[method-assign]
+    async with sides(wires) as (one, two):
+        await until(lambda: up(one, two))
+    assert "met an error of its own" in caplog.text
 
 
 async def test_steps_that_cant_be_read_or_werent_signed_are_refused() -> None:
