@@ -60,7 +60,7 @@ class MisuseError(P2PQueueError):
 
 
 class NotInitialised(MisuseError):
-    """This home has no space yet: run `p2pqueue init`."""
+    """This home has no space yet: run `p2pqueue init`, or `p2pqueue join CODE`."""
 
 
 class AlreadyInitialised(MisuseError):

@@ -44,7 +44,7 @@ def renew_command(invocation: Invocation, code: str | None, peer: str | None, in
         from p2pqueue.peers.renewal import check_stopped
 
         check_stopped(home)
-        new, _ = come_in(invocation, code, label=old.label, peer=peer, interfaces=interfaces, keep=lambda space: renew(home, space))
+        new = come_in(invocation, code, label=old.label, peer=peer, interfaces=interfaces, keep=lambda space, /, *, at: renew(home, space))
     document = {"schema": 1, "device": new.device_id, "was": old.device_id, "label": new.label, "role": new.role}
     invocation.result(
         document,

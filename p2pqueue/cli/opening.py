@@ -58,7 +58,7 @@ def check_initialised(home: Home) -> None:
             raise DamagedHome(
                 f"{home.identity_file} is missing though the home holds a database; put the file back, or restore a backup"
             ) from None
-        raise NotInitialised(f"{home.path} has no space yet; make one with `p2pqueue init`") from None
+        raise NotInitialised(f"{home.path} has no space yet; make one with `p2pqueue init`, or `join` another device's") from None
     if not os.access(home.replica_file, os.R_OK):
         raise ReadOnlyHome(f"{home.path} belongs to another user; choose your own home with --home or P2PQUEUE_HOME")
 

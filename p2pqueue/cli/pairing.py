@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from p2pqueue.identity.codes import Code
-    from p2pqueue.identity.keys import Identity, JoinedSpace
-    from p2pqueue.peers.joining import Endpoint
+    from p2pqueue.identity.keys import Identity
+    from p2pqueue.peers.joining import Endpoint, Keep
 
 _ROLES = ("member", "worker", "viewer", "admin", "owner")  # a store holds no key of the space; no node runs as one yet
 _LONGEST_CODE = 2048  # characters read from stdin
@@ -136,9 +137,9 @@ def join_command(invocation: Invocation, code: str | None, label: str | None, pe
     home.ensure()
     check_empty(home)
     name = host_label(label)
-    identity, inviter = come_in(
-        invocation, code, label=name, peer=peer, interfaces=interfaces, keep=lambda space: settle(home, space, name)
-    )
+    keep = partial(settle, home, label=name)
+    identity = come_in(invocation, code, label=name, peer=peer, interfaces=interfaces, keep=keep)
+    inviter = identity.inviter or ("", "")
     document = {
         "schema": 1,
         "home": str(home.path),
@@ -165,9 +166,9 @@ def join_command(invocation: Invocation, code: str | None, label: str | None, pe
 
 def come_in(
     invocation: Invocation, code: str | None, *, label: str, peer: str | None, interfaces: Sequence[str],
-    keep: Callable[[JoinedSpace], Identity],
-) -> tuple[Identity, tuple[str, str]]:  # fmt: skip
-    """Pairs this device by a code; gives what `keep` made of it, and the id and label of the inviter."""
+    keep: Keep,
+) -> Identity:  # fmt: skip
+    """Pairs this device by a code; gives what `keep` made of it."""
     from p2pqueue.config import load_settings
     from p2pqueue.peers import joining
 
@@ -177,8 +178,7 @@ def come_in(
         invocation.say(f"looking for the device that shows the number {parsed.nameplate} …")
     joiner = joining.new_joiner(parsed, label)
     wanted = tuple(interfaces) or load_settings(invocation.home).interfaces
-    identity = asyncio.run(joining.join(joiner, parsed, keep=keep, addresses=addresses, interfaces=wanted))
-    return identity, joiner.inviter
+    return asyncio.run(joining.join(joiner, parsed, keep=keep, addresses=addresses, interfaces=wanted))
 
 
 def _read_code(typed: str | None) -> tuple[Code, tuple[str, ...]]:

@@ -76,6 +76,15 @@ def problem(content: Any) -> str | None:
     return None
 
 
+def inviter(content: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The id and label of the device that let this one in, where there was one."""
+    match content.get("inviter"):
+        case [str(device), str(label)]:
+            return device, label
+        case _:
+            return None
+
+
 def _mismatch(content: Mapping[str, Any]) -> str | None:
     """What doesn't fit together between a content's device key, certificates and root key."""
     device, root, root_public = content.get("device"), content.get("root"), content.get("root_public")

@@ -45,6 +45,7 @@ class Identity:
     certificate: bytes = field(repr=False)
     root_public: bytes = field(repr=False)
     issuers: tuple[bytes, ...] = field(repr=False, default=())  # certificates from the issuer up to the root, where it isn't the root
+    inviter: tuple[str, str] | None = None  # id and label of the device that let this one in: whom it knows before any row came
 
     def sign(self, body: bytes) -> bytes:
         """The device's Ed25519 signature over `body`: 64 bytes."""
@@ -96,7 +97,7 @@ def load(home: Home) -> Identity:
             raise DamagedHome(
                 f"{home.identity_file} is missing though the home holds a database; put the file back, or restore a backup"
             ) from None
-        raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`") from None
+        raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`, or `p2pqueue join CODE`") from None
     except OSError as error:
         raise DamagedHome(f"{home.identity_file} can't be read: {error.strerror}") from error
     for problem in loosened_modes(home):
@@ -151,6 +152,7 @@ class JoinedSpace:
     certificate: bytes = field(repr=False)
     issuers: tuple[bytes, ...] = field(repr=False)
     signing: SigningKey = field(repr=False)  # the device's own, made before it was paired
+    inviter: tuple[str, str] | None = None  # id and label of the device that let this one in
 
 
 def join(home: Home, space: JoinedSpace, label: str | None = None) -> Identity:
@@ -224,6 +226,7 @@ def _joined(space: JoinedSpace, label: str) -> dict[str, Any]:
         "root_public": space.root_public,
         "certificate": space.certificate,
         "issuers": list(space.issuers),
+        "inviter": space.inviter,
         "device": bytes(space.signing),
         "label": label,
     }
@@ -233,7 +236,7 @@ def _content(identity: Identity) -> dict[str, Any]:
     root = bytes(identity.root) if identity.root else None
     space = JoinedSpace(
         identity.space_id, identity.space_name, identity.space_key, root, identity.root_public, identity.certificate, identity.issuers,
-        identity.signing,
+        identity.signing, identity.inviter,
     )  # fmt: skip
     return _joined(space, identity.label)
 
@@ -264,4 +267,5 @@ def _identity(content: Mapping[str, Any]) -> Identity:
         certificate=content["certificate"],
         root_public=content["root_public"],
         issuers=tuple(content.get("issuers", ())),
+        inviter=keyfile.inviter(content),
     )

@@ -42,6 +42,8 @@ class Anchor(Protocol):
     def root_public(self) -> bytes: ...  # noqa: D102
     @property
     def device_id(self) -> str: ...  # noqa: D102
+    @property
+    def inviter(self) -> tuple[str, str] | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,11 @@ class Members:
 
     def known(self) -> Mapping[str, str]:
         """The labels of all other devices that are worth looking for, by their ids: neither revoked nor forgotten."""
-        others = (each for each in self._by_id.values() if each.device_id != self._anchor.device_id)
-        return {each.device_id: each.label for each in others if not (each.revoked or each.hidden)}
+        others = [each for each in self._by_id.values() if each.device_id != self._anchor.device_id]
+        found = {each.device_id: each.label for each in others if not (each.revoked or each.hidden)}
+        if not others and self._anchor.inviter is not None:  # this device has just joined, and no row came yet
+            found.update([self._anchor.inviter])
+        return found
 
     def admit(self, chain: list[bytes]) -> Member | Refusal:
         """The device that a chain of certificates proves, the first its own; or why it may not be linked. Never raises."""

@@ -116,7 +116,6 @@ class Joiner(_Machine):
         self._terms: list[Any] = []
         self._signed = b""
         self.space: JoinedSpace | None = None  # set once everything holds
-        self.inviter = ("", "")  # the id and label of the device that let this one in
 
     def begin(self) -> bytes:
         """The first message."""
@@ -185,8 +184,8 @@ class Joiner(_Machine):
             raise MalformedMessage("keys that don't fit the role")
         if root is not None and bytes(SigningKey(root).verify_key) != root_public:
             raise BadSignature("the root key is that of another space")
-        self.inviter = device_id(inviter), label_of(label, "device")
-        return JoinedSpace(space_id, name, space_key, root, root_public, certificate, issuers, self._signing)
+        known = device_id(inviter), label_of(label, "device")
+        return JoinedSpace(space_id, name, space_key, root, root_public, certificate, issuers, self._signing, known)
 
 
 class Inviter(_Machine):

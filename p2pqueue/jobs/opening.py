@@ -53,7 +53,7 @@ def open_reader(home: Home) -> sqlite3.Connection:
     """
     path = home.replica_file
     if not path.exists():
-        raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`")
+        raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`, or `p2pqueue join CODE`")
     try:
         try:
             return _connect(path, "mode=ro")

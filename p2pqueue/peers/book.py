@@ -21,6 +21,12 @@ async def load(store: Store) -> AddressBook:
     return AddressBook(await store.write(read, quiet=True))
 
 
+def note(writer: Writer, device: str, host: str, port: int) -> None:
+    """Keeps one more address at which a device was reached just now."""
+    writer.connection.execute(_TABLE)
+    writer.connection.execute("INSERT OR REPLACE INTO addresses VALUES (?, ?, ?, ?)", (device, host, port, writer.now))
+
+
 async def save(store: Store, book: AddressBook) -> None:
     """Keeps the addresses as they are now."""
     rows = book.dump()

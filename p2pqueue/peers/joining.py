@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
+from typing import Protocol
 
 import p2pqueue
 from p2pqueue.errors import LinkRefused, NobodyThere, PairingFailed, PeerGone, WorldError
@@ -23,14 +25,21 @@ from p2pqueue.net.discovery import find_nameplate
 from p2pqueue.net.hello import PROTOCOLS, Hello
 from p2pqueue.net.interfaces import InterfaceWatch
 from p2pqueue.net.pairing import pair_with
+from p2pqueue.peers import book
 from p2pqueue.peers.pairing import pair
 
 PATIENCE = 30.0  # seconds for which an inviter is looked for
 Endpoint = tuple[str, int]
 
 
+class Keep(Protocol):
+    """Writes what was given, by a device that was reached `at` an address."""
+
+    def __call__(self, space: JoinedSpace, /, *, at: Endpoint) -> Identity: ...  # noqa: D102
+
+
 async def join(
-    joiner: Joiner, code: Code, *, keep: Callable[[JoinedSpace], Identity], addresses: Sequence[Endpoint] = (),
+    joiner: Joiner, code: Code, *, keep: Keep, addresses: Sequence[Endpoint] = (),
     interfaces: Sequence[str] = (), patience: float = PATIENCE,
 ) -> Identity:  # fmt: skip
     """Comes into the space of whoever made the code, at one of these addresses, or where mDNS shows the nameplate.
@@ -61,10 +70,13 @@ def new_joiner(code: Code, label: str) -> Joiner:
     return Joiner(code, label=label, protocols=PROTOCOLS, random=os.urandom)
 
 
-def settle(home: Home, space: JoinedSpace, label: str) -> Identity:
-    """Writes keys and an empty replica, in which this device's certificate stands."""
+def settle(home: Home, space: JoinedSpace, /, *, label: str, at: Endpoint | None = None) -> Identity:
+    """Writes keys, and an empty replica in which this device's certificate stands; and where its inviter was."""
     identity = keys.join(home, space, label)
-    open_replica(home, identity).close()
+    with open_replica(home, identity) as replica:
+        if at is not None and space.inviter is not None:
+            device = space.inviter[0]
+            replica.write(lambda writer: book.note(writer, device, *at))
     return identity
 
 
@@ -76,7 +88,7 @@ async def _sightings(nameplate: str, interfaces: Sequence[str]) -> AsyncGenerato
                 yield sighting.addresses
 
 
-async def _try(addresses: Sequence[Endpoint], joiner: Joiner, keep: Callable[[JoinedSpace], Identity]) -> tuple[Identity | None, str]:
+async def _try(addresses: Sequence[Endpoint], joiner: Joiner, keep: Keep) -> tuple[Identity | None, str]:
     """Pairs at the first address that answers; else says why none did."""
     trouble = "no address"
     for host, port in addresses:
@@ -84,7 +96,7 @@ async def _try(addresses: Sequence[Endpoint], joiner: Joiner, keep: Callable[[Jo
         try:
             async with pair_with(host, port, Hello(*PROTOCOLS, p2pqueue.__version__)) as pipe:
                 began = True
-                return await pair(pipe, joiner, keep=keep), ""
+                return await pair(pipe, joiner, keep=partial(keep, at=(host, port))), ""
         except (LinkRefused, PeerGone) as error:
             raise PairingFailed(f"{host}:{port} refused: {error}") from error
         except WorldError as error:

@@ -92,7 +92,7 @@ def test_who_was_told_the_code_comes_in_with_all_it_needs(role: Role, tmp_path: 
     assert identity.root is None or role in ("admin", "owner")
     assert (pair.b.newcomer.device_id, pair.b.newcomer.label) == (identity.device_id, "laptop")
     assert pair.b.newcomer.certificate == identity.certificate
-    assert pair.a.inviter == (mine.device_id, "box")
+    assert identity.inviter == (mine.device_id, "box")
     assert (pair.a.their_protocols, pair.b.their_protocols) == ((1, 2), (1, 1))
     assert all(len(message) <= MESSAGE_LIMIT for message in pair.said)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -105,3 +106,27 @@ async def test_the_list_tells_what_the_node_knows(p2p: CommandLine, home: Home) 
         assert out.splitlines()[1].split()[5:10] == ["webrtc", "1.2", "ms", "-1500", "ms"]
         code, _, err = await finished(p2p.start("identity", "renew"))
         assert (code, "another node" in err) == (5, True)
+
+
+def test_two_nodes_know_one_another_after_the_pairing_and_link(p2p: CommandLine) -> None:
+    other = CommandLine(p2p.home.parent / "other", p2p.environment)
+    net = ("--no-work", "--interface", "lo", "--no-discovery", "--listen", "127.0.0.1:0")
+    with p2p.node(*net, app=None):
+        inviting = p2p.start("invite", "--json")
+        assert inviting.stdout is not None
+        shown = json.loads(inviting.stdout.readline())
+        other("join", shown["code"], "--peer", shown["addresses"][0], "--label", "laptop")
+        assert inviting.communicate(timeout=PATIENCE)[0]
+        with other.node(*net, app=None):  # by the address at which it was paired
+            wait_until(lambda: all(online(each) == {"box": True, "laptop": True} for each in (p2p, other)))
+
+
+def online(p2p: CommandLine) -> dict[str, bool]:
+    return {each["label"]: each["online"] for each in p2p("devices", "--json").json["devices"]}
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, "it took longer than it may"
+        time.sleep(0.1)

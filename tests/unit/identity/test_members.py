@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,14 @@ def test_members_are_found_by_id_label_and_prefix() -> None:
     for unknown in ("xyz", "a", "aa", ""):
         with pytest.raises(NoSuchDevice):
             members.find(known, unknown)
+
+
+def test_a_device_that_has_just_joined_knows_whom_it_was_let_in_by(identity: Identity) -> None:
+    joined = dataclasses.replace(identity, inviter=("ab" * 16, "box"))
+    (own,) = [Member(identity.device_id, "here", "member", identity.public_key)]
+    assert Members(joined, [own]).known() == {"ab" * 16: "box"}
+    revoked = Member("ab" * 16, "box", "member", b"", revoked=True)
+    assert Members(joined, [own, revoked]).known() == {}
 
 
 def test_a_device_without_a_row_is_admitted_by_its_chain(identity: Identity) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from p2pqueue.identity.keys import Identity, JoinedSpace, create
 from p2pqueue.identity.pairing import Joiner
 from p2pqueue.jobs.opening import open_replica, open_store
 from p2pqueue.net.hello import PROTOCOLS, Hello
-from p2pqueue.peers import pairing
+from p2pqueue.peers import book, pairing
 from p2pqueue.peers.joining import new_joiner, settle
 from p2pqueue.peers.pairing import Invitations, pair
 from p2pqueue.replica.store import Store
@@ -93,7 +94,7 @@ async def come_in(
         ours.change = change
     serving = asyncio.ensure_future(box.invitations.serve(ours))
     try:
-        return await pair(theirs, joiner(code, label), keep=lambda space: settle(home, space, label))
+        return await pair(theirs, joiner(code, label), keep=lambda space: settle(home, space, label=label))
     finally:
         theirs.close()
         await serving
@@ -121,6 +122,22 @@ async def test_a_device_comes_in_and_both_replicas_know_it(box: Box, tmp_path: P
         assert [(each.device_id, each.role) for each in replica.read(members.read)] == [(identity.device_id, "worker")]
     finally:
         replica.close()
+
+
+async def test_where_the_inviter_was_is_kept_for_the_first_link(box: Box, tmp_path: Path) -> None:
+    async with opened(box) as (first, _):
+        ours, theirs = pipes()
+        serving = asyncio.ensure_future(box.invitations.serve(ours))
+        home = Home(tmp_path / "laptop")
+        keep = partial(settle, home, label="laptop", at=("10.0.0.7", 7433))
+        identity = await pair(theirs, joiner(first["code"]), keep=keep)
+        await serving
+    assert identity.inviter == (box.identity.device_id, "box")
+    store = await open_store(home, identity)
+    try:
+        assert (await book.load(store)).candidates(box.identity.device_id) == (("10.0.0.7", 7433),)
+    finally:
+        await store.close()
 
 
 async def test_two_devices_that_were_paired_take_one_anothers_rows(box: Box, tmp_path: Path) -> None:
