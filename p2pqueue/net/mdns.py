@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
-from zeroconf import DNSText, ServiceStateChange, Zeroconf
+from zeroconf import ServiceStateChange, Zeroconf
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from p2pqueue.net.announcement import SERVICE, Announcement
@@ -104,7 +104,7 @@ class Responder:
     def texts(self, name: str) -> list[bytes]:
         """Every TXT record that is known under a name; there are several where several devices have it."""
         records = self._zeroconf.zeroconf.cache.get_all_by_details(name, _TYPE_TXT, _CLASS_IN)
-        return [record.text for record in records if isinstance(record, DNSText)]
+        return [text for record in records if isinstance(text := getattr(record, "text", None), bytes)]
 
     async def ask(self, name: str) -> AsyncServiceInfo | None:
         """Asks an instance for its records; `None` where nobody answers within three seconds."""
