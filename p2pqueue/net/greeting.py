@@ -83,7 +83,7 @@ class Desk:
     admit: Admit
     about: Callable[[], About]
     is_mine: Callable[[Proven, bool], bool]  # (who, dialled by us): whether that is this device itself; raises `LinkRefused` if we dialled
-    coming: Callable[[str, int], None]  # (device, +1 or −1): a device that may link is about to, by its own dialling
+    coming: Callable[[Proven, int], None]  # (who, +1 or −1): it may link and is about to, or is no more; raises `LinkRefused` if not now
 
 
 async def dial(pipe: Pipe, desk: Desk) -> Greeted:
@@ -162,7 +162,7 @@ async def _answer(pipe: Pipe, desk: Desk) -> Greeted | Hello:
         await pipe.send(responder.prove(desk.about().pack()))  # so that it learns the same
         raise LinkRefused("this device dialled itself, or is here twice", code=codes.CLONE)
     member = _admitted(desk.admit(proven.chain), proven)
-    desk.coming(proven.device_id, +1)
+    desk.coming(proven, +1)
     try:
         mine = desk.about()
         await pipe.send(responder.prove(mine.pack()))
@@ -173,7 +173,7 @@ async def _answer(pipe: Pipe, desk: Desk) -> Greeted | Hello:
             case _:
                 raise MalformedMessage("the first frame of a link tells what its maker is")
     finally:
-        desk.coming(proven.device_id, -1)
+        desk.coming(proven, -1)
     return _greeted(proven, member, theirs, protocol=protocol, about=about, mine=mine, keys=responder.keys, dialled=False, opener=opener)
 
 

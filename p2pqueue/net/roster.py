@@ -1,6 +1,7 @@
 """Which links are there now, and which of two between the same devices stays?
 
-- A device that restarted (its instance is another) gets the new one.
+- A device that restarted (its instance is another) gets the new one; where that goes to and fro, two devices have one
+  key, and the one that is linked stays.
 - A link that this device dialled, to one that it is linked to, is dropped before the other side counts it.
 - Of two that both sides dialled at the same moment, the one dialled by the device with the lower id stays.
 - Else the newer: the other side wouldn't have made it if it still had the old one.
@@ -20,12 +21,15 @@ from p2pqueue.net import codes
 from p2pqueue.net.addresses import Endpoint
 from p2pqueue.net.framing import Topic
 from p2pqueue.net.greeting import Duplicate, Greeted
+from p2pqueue.net.handshake import Proven
 from p2pqueue.net.link import Beat, Link
 from p2pqueue.net.notes import Note, Signalling
 from p2pqueue.net.peer import Peer
 from p2pqueue.net.pipe import Pipe
 
 SAME_MOMENT = 3.0  # seconds in which a link may have been dialled before its dialler knew of the one that there is
+MOST_TURNS = 3  # times that one instance of a device may take another's place while that is linked still …
+TURNS_FOR = 30.0  # … in so many seconds
 
 OnMessage = Callable[[Peer, Topic, bytes], None]
 _log = logging.getLogger(__name__)
@@ -51,13 +55,17 @@ class Roster:
         self._equip = equip
         self._beat = beat
         self._coming: Counter[str] = Counter()
+        self._turns: dict[str, list[float]] = {}
         self.peers: dict[str, Peer] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def coming(self, device_id: str, change: int) -> None:
-        """A device that may link is about to, by its own dialling; or is no more."""
-        self._coming[device_id] += change
+    def coming(self, proven: Proven, change: int) -> None:
+        """A device that may link is about to, by its own dialling; or is no more. Raises `LinkRefused` for one of two twins."""
+        old = self.peers.get(proven.device_id)
+        if change > 0 and old is not None and old.instance != proven.instance and len(self._recent_turns(proven.device_id)) >= MOST_TURNS:
+            raise LinkRefused("two running devices show the same key: one of the two homes was copied", code=codes.CLONE)
+        self._coming[proven.device_id] += change
         self._coming += Counter()  # forgets what is at zero
 
     def adopt(self, pipe: Pipe, greeted: Greeted, address: Endpoint) -> Peer:
@@ -104,11 +112,16 @@ class Roster:
         if old is None or old.link.is_over:
             return lower or not greeted.dialled or not self._coming[greeted.device_id]
         if old.instance != greeted.instance:
+            self._turns[greeted.device_id] = [*self._recent_turns(greeted.device_id), time.monotonic()]
             return True
         if greeted.dialled:
             return False
         old_by_lower = old.dialled == lower
         return not (old_by_lower and not lower_dialled(greeted, lower) and time.monotonic() - old.since < SAME_MOMENT)
+
+    def _recent_turns(self, device_id: str) -> list[float]:
+        """When an instance of a device took the place of another that was linked still."""
+        return [at for at in self._turns.get(device_id, ()) if time.monotonic() - at < TURNS_FOR]
 
     def _enter(self, pipe: Pipe, greeted: Greeted, address: Endpoint) -> Peer:
         peer: Peer

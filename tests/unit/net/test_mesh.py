@@ -205,6 +205,23 @@ async def test_the_clone_of_a_device_is_noticed_by_both() -> None:
         assert not copy.mesh.peers
 
 
+async def test_two_devices_with_one_key_dont_push_one_another_out_for_ever() -> None:
+    space = Space()
+    twice, other = space.identities("twice", "other")
+    node = Node(other)
+    await node.mesh.start()
+    original, copy = (Node(twice, peers=(node.address,)) for _ in range(2))
+    async with closing(node, original, copy):
+        await original.mesh.start()
+        await copy.mesh.start()
+        await until(lambda: original.mesh.status()["refused"] or copy.mesh.status()["refused"])
+        refused = original.mesh.status()["refused"] + copy.mesh.status()["refused"]
+        assert [each["why"] for each in refused] == ["another running device has the same key"]
+        await stays(node, original, copy)
+        assert len(node.ups) <= 5
+        assert node.has(original)
+
+
 async def test_a_device_that_dials_itself_takes_it_lightly() -> None:
     address = free_address()
     node = Node(Space().identity("alone"), options=options(address, address), on_clone=lambda words: pytest.fail(words))
