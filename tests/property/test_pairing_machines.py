@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from nacl.signing import SignedMessage, SigningKey
 
 from p2pqueue import wire
-from p2pqueue.errors import NotAllowed, PairingFailed, PeerError
+from p2pqueue.errors import BadSignature, NotAllowed, PairingFailed, PeerError
 from p2pqueue.home import Home
 from p2pqueue.identity import pairing
-from p2pqueue.identity.certificate import Role, read_certificate
+from p2pqueue.identity.certificate import Role, issue, read_certificate
 from p2pqueue.identity.codes import Code
 from p2pqueue.identity.keys import Identity, create, join
 from p2pqueue.identity.pairing import MESSAGE_LIMIT, Inviter, Joiner, PairingRefused, nameplate_of, refusal
@@ -248,6 +250,50 @@ def test_a_member_that_invites_all_the_same_is_not_believed(monkeypatch: pytest.
     with pytest.raises(PeerError, match="may not certify"):
         victim.run()
     assert victim.a.space is None
+
+
+class Claimed:
+    """A key of another device: shown, without the secret that goes with it."""
+
+    def __init__(self, shown: bytes) -> None:
+        self.verify_key, self._own = shown, SigningKey.generate()
+
+    def sign(self, message: bytes) -> SignedMessage:
+        return self._own.sign(message)
+
+
+def test_a_joiner_that_shows_another_devices_key_gets_no_certificate_for_it() -> None:
+    a = joiner()
+    a._signing = Claimed(owner().public_key)  # type: ignore[assignment]
+    pair = Conversation(a).run(5)
+    with pytest.raises(BadSignature, match="joiner's signature"):
+        pair.b.receive(pair.said[-1])
+    assert pair.b.newcomer is None
+
+
+def test_an_inviter_that_shows_another_devices_certificate_is_not_believed() -> None:
+    class Borrowed(Identity):
+        def sign(self, body: bytes) -> bytes:
+            return SigningKey.generate().sign(body).signature
+
+    borrowed = Borrowed(**{each.name: getattr(owner(), each.name) for each in fields(Identity)})
+    pair = Conversation(b=inviter(identity=borrowed)).run(6)
+    with pytest.raises(BadSignature, match="inviter's signature"):
+        pair.a.receive(pair.said[-1])
+    assert pair.a.space is None
+
+
+@pytest.mark.parametrize(
+    "given", [{"role": "owner"}, {"public_key": b"k" * 32}, {"space_id": "ab" * 16}], ids=lambda given: next(iter(given))
+)
+def test_a_certificate_for_something_else_than_was_agreed_is_not_taken(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Conversation().run(5)
+    with monkeypatch.context() as patched:
+        patched.setattr(pairing, "issue", lambda signing, **said: issue(signing, **{**said, **given}))
+        pair.run(6)
+    with pytest.raises(BadSignature):
+        pair.a.receive(pair.said[-1])
+    assert pair.a.space is None
 
 
 def test_the_certificate_names_the_joiners_key_and_role_and_the_root_signed_it() -> None:
