@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +31,7 @@ from p2pqueue.peers import book as address_book
 from p2pqueue.peers.greeting import greet
 from p2pqueue.peers.hearsay import Hearsay
 from p2pqueue.peers.linked import LinkedPeer
-from p2pqueue.peers.pairing import TTL, Invitations
+from p2pqueue.peers.pairing import Invitations
 from p2pqueue.peers.replication import Replication
 from p2pqueue.peers.serving import ShardRoutes
 from p2pqueue.peers.signals import Signals
@@ -151,12 +151,12 @@ class Network:
         """Brings a file here. Raises `PayloadUnavailable` and what `Fetcher.fetch` raises."""
         return await self.fetcher.fetch(capability, on_progress=on_progress)
 
-    async def invite(self, role: str = "member", ttl: float = TTL) -> AsyncGenerator[dict[str, Any], None]:
-        """Tells what becomes of a code, as `Invitations.open` does; networking begins for it if need be."""
+    async def invite(self, fields: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Tells what becomes of a code, as `Invitations.asked` does; networking begins for it if need be."""
         self._inviting += 1
         try:
             await self._settle()
-            async with aclosing(self._invitations.open(role, ttl)) as events:
+            async with aclosing(self._invitations.asked(fields)) as events:
                 async for event in events:
                     yield event
                     if "joined" in event:

@@ -50,7 +50,7 @@ class Watch:
             self._version = self._data_version()
             found.append(self._between(before, began))
         if not quiet:
-            found.append(self._replica.touched)
+            found.append(frozenset(self._replica.touched))
         return found
 
     def _between(self, before: int, seq: int) -> Rows | None:

@@ -28,9 +28,11 @@ def sha(data: File) -> str:
 
 
 @queue.task(max_attempts=5)
-def slow(seconds: float) -> str:
-    """Takes its time, and tells how far it is."""
+def slow(seconds: float, later: float | None = None) -> str:
+    """Takes its time, at a later attempt perhaps another, and tells how far it is."""
     begun = time.monotonic()
+    if later is not None and current_job().attempt > 1:
+        seconds = later
     while (passed := time.monotonic() - begun) < seconds:
         current_job().set_progress(passed / seconds, "waiting")
         time.sleep(0.05)

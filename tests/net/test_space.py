@@ -111,7 +111,7 @@ def test_the_job_of_a_killed_worker_is_taken_over_and_succeeds_once(space: Space
     h1.run_node(None, "--no-work")
     h2.run_node()
     linked([h1, h2], within=10 * pace())
-    job_id = h1("enqueue", "slow", "seconds=6")["id"]
+    job_id = h1("enqueue", "slow", "seconds=600", "later=2")["id"]
     until(lambda: h1.job(job_id)["worker_label"] == "h2", within=10 * pace(), what="h2 has the job")
     h3.run_node()
     linked(devices, within=10 * pace())

@@ -10,22 +10,22 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue import __version__
 from p2pqueue.config import Home, Settings, load_settings
-from p2pqueue.errors import ArgumentError, P2PQueueError
+from p2pqueue.errors import P2PQueueError
 from p2pqueue.identity.keys import Identity, load
-from p2pqueue.jobs import local, rows
+from p2pqueue.jobs import local
 from p2pqueue.jobs.opening import open_store
 from p2pqueue.jobs.waiting import EXEC_TASK, Ability
+from p2pqueue.node.answers import Answers
 from p2pqueue.nodelock import NodeLock
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.peers.network import Network
-from p2pqueue.peers.pairing import TTL
 from p2pqueue.peers.wanting import Wanting
 from p2pqueue.replica.doorbell_server import DoorbellServer
 from p2pqueue.replica.store import Store
@@ -86,7 +86,7 @@ class Node:
         self.live = Live()
         self._stack = AsyncExitStack()
         self._loops: asyncio.Task[None] | None = None
-        self._started = time.time()
+        self.started = time.time()
         self._stopped = asyncio.Event()
         self.recovered: tuple[str, ...] = ()  # ids of the jobs that an earlier run of this home left running
 
@@ -161,12 +161,8 @@ class Node:
         self.recovered = tuple(await self.store.write(lambda writer: recover(writer, limits), quiet=True))
         self.sealer = Sealer(self.store, self.shelf)
         self.worker = self._make_worker()
-        server = DoorbellServer(
-            home.socket_path,
-            on_ring=self._rung,
-            requests={"status": self._status, "devices": self._devices, "offline": self._offline, "online": self._online},
-            streams={"watch": self._watch, "invite": self._invite, "fetch": self._fetch},
-        )
+        answers = Answers(self)
+        server = DoorbellServer(home.socket_path, on_ring=self._rung, requests=answers.requests, streams=answers.streams)
         await server.start()
         stack.push_async_callback(server.close)
         await self.network.start()
@@ -296,67 +292,6 @@ class Node:
 
     def _gone(self, device_id: str, said_goodbye: bool) -> None:
         """A device isn't linked any more."""
-
-    # -- the local socket -------------------------------------------------------------------------------------
-
-    async def _status(self, fields: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "pid": os.getpid(),
-            "started_at": int(self._started * 1000),
-            "device": self.identity.device_id,
-            "label": self.identity.label,
-            "slots": self.settings.slots,
-            "tasks": sorted(self.tasks),
-            "running": [self.worker_run(job_id) for job_id in self.worker.runs],
-            "done": self.worker.done,
-            "network": self.network.status(),
-        }
-
-    def worker_run(self, job_id: str) -> dict[str, Any]:
-        """One running job, as `status` shows it."""
-        run = self.worker.runs[job_id]
-        return {"id": job_id, "task": run.job.task, "progress": run.progress, "phase": run.phase, "attempt": run.job.attempt}
-
-    async def _devices(self, fields: dict[str, Any]) -> dict[str, Any]:
-        return {"peers": self.network.peers()}
-
-    async def _offline(self, fields: dict[str, Any]) -> dict[str, Any]:
-        await self.network.offline()
-        return self.network.status()
-
-    async def _online(self, fields: dict[str, Any]) -> dict[str, Any]:
-        await self.network.online()
-        return self.network.status()
-
-    async def _invite(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        async with aclosing(self.network.invite(str(fields.get("role", "member")), float(fields.get("ttl", TTL)))) as events:
-            async for event in events:
-                yield event
-
-    async def _fetch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        steps: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
-        fetching = asyncio.ensure_future(self.network.fetch(str(fields.get("capability", "")), lambda *step: steps.put_nowait(step)))
-        fetching.add_done_callback(lambda _: steps.put_nowait(None))
-        try:
-            while (step := await steps.get()) is not None:
-                yield {"done": step[0], "size": step[1]}
-            fetched = await fetching
-            yield {"fetched": True, "received": [[source, lane, size] for (source, lane), size in fetched.received.items()]}
-        finally:
-            fetching.cancel()
-
-    async def _watch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        asked = fields.get("jobs")
-        if asked is not None and not (isinstance(asked, list) and all(isinstance(job_id, str) for job_id in asked)):
-            raise ArgumentError("jobs is a list of job ids; without it all are watched")
-        jobs = None if asked is None else asked[:1000]
-        with self.live.watch(jobs) as watcher:
-            wanted = jobs if jobs is not None else list(self.worker.runs)
-            found = await self.store.read(lambda connection: rows.with_why(connection, wanted, node_running=True))
-            for job_id, (row, why) in zip(wanted, found, strict=True):
-                yield self.worker.event(row, why) if row else {"id": job_id, "status": None}
-            async for event in watcher.events():
-                yield event
 
 
 async def _supervised(loop: Callable[[], Awaitable[None]]) -> None:
