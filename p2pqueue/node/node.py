@@ -19,6 +19,7 @@ from p2pqueue import __version__
 from p2pqueue.config import Home, Settings, load_settings
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.identity.keys import Identity, load
+from p2pqueue.identity.members import Members
 from p2pqueue.jobs import local
 from p2pqueue.jobs.opening import open_store
 from p2pqueue.jobs.waiting import EXEC_TASK, Ability
@@ -26,6 +27,7 @@ from p2pqueue.node.answers import Answers
 from p2pqueue.nodelock import NodeLock
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.peers.network import Network
+from p2pqueue.peers.parts import Parts
 from p2pqueue.peers.wanting import Wanting
 from p2pqueue.replica.doorbell_server import DoorbellServer
 from p2pqueue.replica.store import Store
@@ -147,10 +149,12 @@ class Node:
         self.shelf = Shelf(home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
         stack.callback(self.shelf.close)
         self.roster = Roster(started=time.monotonic(), others=False)
-        self.network = Network(
-            store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, live=self.live, roster=self.roster,
-            hello=lambda: self.presence().to_fields(), look=self._look, on_gone=self._gone, wanted=lambda: self.wanting.uploads(),
+        parts = Parts(
+            store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, members=Members(self.identity), live=self.live,
+            roster=self.roster, hello=lambda: self.presence().to_fields(), look=self._look, on_gone=self._gone,
+            wanted=lambda: self.wanting.uploads(),
         )  # fmt: skip
+        self.network = Network(parts)
         self.wanting = Wanting(
             self.store, self.shelf, self.identity.device_id, linked=self.network.linked, fetch=self.network.fetch,
             takers=lambda: any(each.slots for each in self.roster.live(time.monotonic())), always=settings.origin_policy == "always",

@@ -90,6 +90,10 @@ def _fraction(value: Any) -> bool:
     return _measure(value) and 0 <= value <= 1
 
 
+def _numbers(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= LIST_LIMIT and all(_text(name) and _number(number) for name, number in value.items())
+
+
 def _devices(value: Any) -> bool:
     return _texts(value) and all(len(each) == 32 and _DEVICE.issuperset(each) for each in value)
 

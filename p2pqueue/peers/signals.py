@@ -18,6 +18,7 @@ from p2pqueue.peers.linked import LinkedPeer
 from p2pqueue.peers.signal import ID_BYTES, LIST_LIMIT, Signal, unpack
 
 HELLO_EVERY = 10.0  # seconds between two of our own
+HELLO_AT_MOST = 0.2  # seconds between two, whatever changes
 GONE_AFTER = 30.0  # seconds without a `hello`: three missed; what it said of its links is forgotten
 SEEN_FOR = 60.0  # seconds for which an id is remembered: longer than any way round
 SEEN_AT_MOST = 8_192  # ids, whatever their age
@@ -72,6 +73,7 @@ class Signals:
         self._neighbours: dict[str, _Neighbour] = {}
         self._seen: OrderedDict[tuple[str, bytes], float] = OrderedDict()
         self._hello_at = now()
+        self._said_at = 0.0
 
     # --- links ---
 
@@ -101,12 +103,16 @@ class Signals:
         """When `tick` should be called at the latest."""
         return self._hello_at
 
+    def hurry(self) -> None:
+        """Has `hello` said as soon as it may be: there is something new to say."""
+        self._hello_at = min(self._hello_at, max(self._now(), self._said_at + HELLO_AT_MOST))
+
     def tick(self) -> None:
         """Says `hello` when it is time."""
         now = self._now()
         if now < self._hello_at:
             return
-        self._hello_at = now + HELLO_EVERY
+        self._said_at, self._hello_at = now, now + HELLO_EVERY
         if self._hello is not None and self._neighbours:
             links = sorted(self._neighbours)[:LIST_LIMIT]
             try:

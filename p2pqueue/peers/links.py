@@ -1,0 +1,182 @@
+"""What goes over the links of a node? Rows, signals and shards, each to whom it belongs.
+
+Imported when the first other device comes to be known: the network libraries take a third of a second, and as much
+memory as all the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from p2pqueue.errors import MalformedMessage, P2PQueueError
+from p2pqueue.identity.roles import relays
+from p2pqueue.net import codes
+from p2pqueue.net.addresses import AddressBook
+from p2pqueue.net.mesh import Mesh
+from p2pqueue.net.opening import bracketed
+from p2pqueue.net.options import Listening, NetOptions
+from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.origin_client import OriginClient, parse_origin
+from p2pqueue.payload.source import Source
+from p2pqueue.peers.greeting import greet
+from p2pqueue.peers.hearsay import Hearsay
+from p2pqueue.peers.linked import LinkedPeer
+from p2pqueue.peers.pairing import Invitations
+from p2pqueue.peers.parts import Parts
+from p2pqueue.peers.replication import Replication
+from p2pqueue.peers.serving import ShardRoutes
+from p2pqueue.peers.signals import Signal, Signals
+from p2pqueue.peers.sources import Sources
+from p2pqueue.peers.uploading import Uploader
+from p2pqueue.settings import Settings
+
+if TYPE_CHECKING:
+    from p2pqueue.net.peer import Peer
+
+PARTING: Final = 1.0  # seconds at most that a stop waits for peers to have what was written last
+_PARTING_LOOKS: Final = 50
+
+_log = logging.getLogger(__name__)
+
+
+class Links:
+    """The links of one node, and what goes over them."""
+
+    def __init__(self, parts: Parts, book: AddressBook) -> None:
+        self._parts = parts
+        identity, settings, shelf = parts.identity, parts.settings, parts.shelf
+        self.clone: str | None = None  # in words, where another running device has the key of this one
+        self.listening: Listening | None = None
+        self.signals = Signals(
+            device_id=identity.device_id, now=time.monotonic, random=os.urandom, send=lambda peer, data: peer.send_soon("signal", data),
+            on_signal=self._heard, hello=parts.hello, relays=relays(identity.role), may_relay=relays,
+        )  # fmt: skip
+        self.hurried = asyncio.Event()  # there is something new to tell of this node
+        self.hearsay = Hearsay(live=parts.live, roster=parts.roster, members=parts.members, emit=self._emit, look=parts.look)
+        self.replication = Replication(
+            parts.store, device_id=identity.device_id, relays=relays(identity.role), may_relay=relays, drop=self._drop
+        )  # fmt: skip
+        self.sources = Sources(shelf.shard, frozenset(settings.lanes), self._origins)
+        self.fetcher = Fetcher(shelf, self.sources.now)
+        self.routes = ShardRoutes(shelf.shard, lambda request: self.mesh.bearer(request) is not None)
+        self.origin: OriginClient | None = None
+        self.uploader: Uploader | None = None
+        if settings.origin and "origin" in settings.lanes:
+            self.origin = OriginClient(parse_origin(settings.origin), self.sources.http, self.sources.came_from_origin)
+            if settings.origin_policy != "never":
+                self.uploader = Uploader(shelf, self.origin, parts.wanted)
+        self.invitations = Invitations(identity=identity, write=parts.store.write, announce=self._announce, addresses=self.addresses)
+        self.mesh = Mesh(
+            identity=identity, admit=parts.members.admit, known=parts.members.known, options=_options(settings), book=book,
+            on_up=self._up, on_down=self._down, on_message=self._received, routes=self.routes.routes, pairing=self.invitations.serve,
+            on_bulk=self.sources.opened, on_clone=self._cloned,
+        )  # fmt: skip
+
+    async def begin(self) -> None:
+        """Begins to listen, to look and to dial. Raises `ConfigError` and `WorldError` where it can't listen."""
+        self.listening = await self.mesh.online()
+
+    async def end(self) -> None:
+        """Lets peers have what was written last, says goodbye, and ends all links."""
+        for _ in range(_PARTING_LOOKS):
+            if not any(each["ahead"] for each in self.replication.status().values()):
+                break
+            await asyncio.sleep(PARTING / _PARTING_LOOKS)
+        await self.mesh.offline()
+        self.listening = None
+
+    async def run(self) -> None:
+        """Carries everything until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for loop in (self.replication.run(), self.sources.run(), greet(self.signals, self.hurried)):
+                group.create_task(loop)
+            if self.uploader is not None:
+                group.create_task(self.uploader.run())
+
+    # -- what may be asked ------------------------------------------------------------------------------------
+
+    def addresses(self) -> list[str]:
+        """Where other devices reach this one, as `HOST:PORT`."""
+        listening = self.listening
+        return [] if listening is None else [f"{bracketed(address)}:{listening.port}" for address in listening.addresses]
+
+    def peers(self) -> dict[str, dict[str, Any]]:
+        """The linked devices by their ids, and how they are linked."""
+        replication = self.replication.status()
+        return {each["device"]: {**each, "replication": replication.get(each["device"])} for each in self.mesh.status()["peers"]}
+
+    def status(self) -> Mapping[str, Any]:
+        """How networking stands, as plain values."""
+        return {
+            **self.mesh.status(),
+            "peers": list(self.peers().values()),
+            "trouble": self.clone,
+            "carried": dict(self.sources.carried),
+            "sent": {"http": self.routes.sent, "webrtc": self.sources.sent},
+            "origin": None if self.origin is None else self.origin.name,
+            "uploads": None if self.uploader is None else {"sent": self.uploader.sent, "trouble": self.uploader.trouble},
+        }
+
+    # -- what the net says ------------------------------------------------------------------------------------
+
+    def _up(self, peer: Peer) -> None:
+        self._parts.roster.linked(time.monotonic())
+        self.sources.up(peer)
+        self.replication.up(peer)
+        self.signals.up(peer)
+        self._parts.look(None)
+
+    def _down(self, peer: Peer, why: str) -> None:
+        self.signals.down(peer)
+        self.replication.down(peer)
+        self.sources.down(peer)
+        self._parts.roster.gone(peer.device_id)
+        self._parts.on_gone(peer.device_id, why.startswith(codes.WORDS[codes.BYE]))
+        if self.uploader is not None:
+            self.uploader.wake()
+
+    def _received(self, peer: Peer, topic: str, message: bytes) -> None:
+        if topic == "rows":
+            self.replication.received(peer, message)
+        elif topic == "signal":
+            try:
+                self.signals.received(peer, message)
+            except MalformedMessage as error:
+                peer.drop(codes.MALFORMED, str(error))
+
+    def _drop(self, peer: LinkedPeer, why: str) -> None:
+        linked = self.mesh.peers.get(peer.device_id)
+        if linked is peer:
+            linked.drop(codes.MALFORMED, why)
+
+    def _heard(self, signal: Signal, peer: LinkedPeer) -> None:
+        self.hearsay.heard(signal, peer)
+
+    def _emit(self, kind: str, **fields: Any) -> None:
+        try:
+            self.signals.emit(kind, **fields)
+        except P2PQueueError as error:
+            _log.debug("a signal %s was not sent: %s", kind, error)
+
+    def _cloned(self, words: str) -> None:
+        if self.clone is None:
+            _log.error("%s; `p2pqueue identity renew` gives this home a key of its own", words)
+        self.clone = words
+
+    def _announce(self, nameplate: str | None) -> None:
+        self.mesh.set_nameplate(nameplate)
+
+    def _origins(self) -> Sequence[Source]:
+        return () if self.origin is None else (self.origin,)
+
+
+def _options(settings: Settings) -> NetOptions:
+    return NetOptions(
+        listen=settings.listen or None, peers=settings.peers, discovery=settings.discovery, interfaces=settings.interfaces,
+        lanes=frozenset(settings.lanes), rtc="webrtc" in settings.lanes,
+    )  # fmt: skip

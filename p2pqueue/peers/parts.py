@@ -1,0 +1,39 @@
+"""What of a node does its networking work with?"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from p2pqueue.identity.keys import Identity
+    from p2pqueue.identity.members import Members
+    from p2pqueue.payload.shelf import Shelf
+    from p2pqueue.replica.store import Store
+    from p2pqueue.settings import Settings
+    from p2pqueue.workers.live import Live
+    from p2pqueue.workers.presence import Roster
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one node.
+
+    :param hello: the fields of what this node tells of itself.
+    :param look: makes the worker look at a job again (None: at all that could be claimed).
+    :param on_gone: told of each device whose link ended, and whether it said goodbye.
+    :param wanted: the files that should be on the origin now.
+    """
+
+    store: Store
+    shelf: Shelf
+    identity: Identity
+    settings: Settings
+    members: Members
+    live: Live
+    roster: Roster
+    hello: Callable[[], dict[str, Any]]
+    look: Callable[[str | None], object]
+    on_gone: Callable[[str, bool], object]
+    wanted: Callable[[], Awaitable[Sequence[str]]]
