@@ -141,10 +141,12 @@ def _bind_wanted(wanted: str) -> list[socket.socket]:
 
 
 def _any_port(wanted: str) -> tuple[str, int]:
-    """Like `endpoint`, but port 0 is one: any that is free."""
+    """Like `endpoint`, but port 0 is one, any that is free, and all of a family's addresses are one, `0.0.0.0` or `[::]`."""
     host, colon, port = wanted.rpartition(":")
     if colon and port == "0":
         return host.strip("[]"), 0
+    if host in ("0.0.0.0", "[::]") and port.isdecimal() and 0 < int(port) < 65_536:
+        return host.strip("[]"), int(port)
     return endpoint(wanted, default_port=DEFAULT_PORT)
 
 
