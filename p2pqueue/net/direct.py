@@ -19,6 +19,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from p2pqueue.errors import ConnectFailed, NoBulk
@@ -72,6 +73,7 @@ class Direct:
         self._hurry = asyncio.Event()
         self._begun = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
+        self._closing: set[ControlChannel | BulkChannel] = set()
 
     @property
     def control(self) -> ControlChannel | None:
@@ -109,7 +111,7 @@ class Direct:
         line = self._control if step.purpose == "control" else self._bulk
         if step.kind == "offer" and not self._ends.offers and step.generation > line.generation:
             line.generation = step.generation
-            self._begin(line, self._attempt(line, step.generation, RtcSignal.unpack(step.signal)))
+            self._begin(line, partial(self._attempt, line, step.generation, RtcSignal.unpack(step.signal)))
         elif step.kind == "answer" and step.generation == line.generation and line.answer is not None and not line.answer.done():
             line.answer.set_result(RtcSignal.unpack(step.signal))
         elif step.kind == "broken" and step.generation == line.generation:
@@ -151,7 +153,7 @@ class Direct:
         while True:
             self._hurry.clear()
             begun = time.monotonic()
-            await self._guarded(self._offer(line))
+            await self._guarded(partial(self._offer, line))
             while self.control is not None:
                 await line.over.wait()
             if time.monotonic() - begun > STEADY:
@@ -165,7 +167,7 @@ class Direct:
 
     def _offer_bulk(self) -> None:
         if not self._bulk.trying:
-            self._begin(self._bulk, self._offer(self._bulk))
+            self._begin(self._bulk, partial(self._offer, self._bulk))
 
     async def _offer(self, line: Line) -> None:
         """One attempt. However it fails is told to the other side, and kept in words."""
@@ -220,7 +222,7 @@ class Direct:
                     waiter.set_result(channel)
             self._on_bulk(channel)
         if old is not None:
-            self._spawn(old.close())
+            self._close(old)
 
     def _fail(self, line: Line, generation: int, why: str) -> None:
         """An attempt came to nothing."""
@@ -243,7 +245,7 @@ class Direct:
             return  # it failed here as well, for a reason that is known
         channel, line.channel = line.channel, None
         if channel is not None:
-            self._spawn(channel.close())
+            self._close(channel)
         if line.answer is not None and not line.answer.done():
             line.answer.set_exception(ConnectFailed(why))
         if line.connecting is not None:
@@ -296,21 +298,30 @@ class Direct:
 
     # -- tasks ------------------------------------------------------------------------------------------------
 
-    def _begin(self, line: Line, attempt: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, line: Line, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if line.attempt is not None:
             line.attempt.cancel()
         line.trying = True
         line.attempt = self._spawn(attempt)
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None] | None:
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> asyncio.Task[None] | None:
         if self._group is None:
-            work.close()
             return None
         return self._group.create_task(self._guarded(work))
 
-    async def _guarded(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _close(self, channel: ControlChannel | BulkChannel) -> None:
+        """Closes a channel beside everything else; at the latest when the link ends."""
+        self._closing.add(channel)
+
+        async def close() -> None:
+            await channel.close()
+            self._closing.discard(channel)
+
+        self._spawn(close)
+
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:
-            await work
+            await work()  # made here: a task that is cancelled before it begins leaves nothing that was never awaited
         except Exception:  # noqa: BLE001  whatever a third party does in a connection, the others go on
             _log.exception("a direct connection to %s met an error of its own", self._ends.theirs[:8])
 
@@ -321,6 +332,9 @@ class Direct:
             channel, line.channel = line.channel, None
             if channel is not None:
                 await channel.close()
+        for left in list(self._closing):
+            await left.close()
+        self._closing.clear()
 
     def _say(self, step: Step) -> None:
         if self._group is not None:
