@@ -105,23 +105,29 @@ def enqueue(writer: Writer, new: NewJob) -> EnqueuedJob:
 
 def enqueue_many(writer: Writer, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
     """Writes many jobs in one transaction; the plain ones (no unique key, no file) in one batch."""
-    answers: list[EnqueuedJob] = []
-    specs: list[Put] = []
-    tunes: list[Put] = []
+    answers: list[EnqueuedJob | None] = []
+    plain: list[NewJob] = []
     for new in jobs:
-        if new.unique_key is not None or new.files:
+        if new.unique_key is None and not new.files:
+            plain.append(new)
+            answers.append(None)
+        else:
             answers.append(enqueue(writer, new))
-            continue
-        job_id = writer.new_id()
-        specs.append(Put(job_id, "spec", _spec(writer, new), generation=0))
-        if new.title or new.priority:
-            tunes.append(Put(job_id, "tune", (new.title, new.priority), generation=0))
-        answers.append(EnqueuedJob(job_id, created=True))
-    if specs:
-        writer.put_known("jobs", "spec", specs, new=True)
+    made = iter(enqueue_plain(writer, plain) if plain else ())
+    return [next(made) if answer is None else answer for answer in answers]
+
+
+def enqueue_plain(writer: Writer, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
+    """Writes jobs that have no unique key and no file."""
+    ids = writer.make("jobs", "spec", [_spec(writer, new) for new in jobs])
+    tunes = [
+        Put(job_id, "tune", (new.title, new.priority), generation=0)
+        for job_id, new in zip(ids, jobs, strict=True)
+        if new.title or new.priority
+    ]
     if tunes:
         writer.put_known("jobs", "tune", tunes)
-    return answers
+    return [EnqueuedJob(job_id, True) for job_id in ids]
 
 
 def cancel(writer: Writer, job_id: str) -> None:

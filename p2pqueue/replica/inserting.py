@@ -7,7 +7,7 @@ that halves an insert. The status that the row begins with is known without read
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -37,33 +37,37 @@ class Inserting:
         self._counted = shape.table.counted
         self._plans: dict[tuple[tuple[str, ...], tuple[bool, ...]], _Plan] = {}
 
-    def insert(self, connection: sqlite3.Connection, registers: tuple[str, ...], rows: Iterable[Row]) -> Counts:
+    def insert(self, connection: sqlite3.Connection, registers: tuple[str, ...], rows: Sequence[Row]) -> Counts:
         """Inserts rows that have these registers and no others; gives how many begin with which status.
 
         Of an earlier row nothing may be left in the table but empty columns.
         """
+        if len(rows) == 1:
+            plan, given = self._planned(registers, rows[0])
+            status = self._status(connection, plan, given) if self._counted else None
+            connection.execute(plan.text, given)
+            return {} if status is None else {status: 1}
         counts: Counts = {}
-        groups: dict[str, tuple[_Plan, list[Row]]] = {}
-        plans, counted = self._plans, self._counted
+        groups: dict[str, list[Row]] = {}
         for row in rows:
-            empty = tuple([value is None for value in row])
-            plan = plans.get((registers, empty)) or self._plan(registers, empty)
-            given = row if plan.whole else [value for value in row if value is not None]
+            plan, given = self._planned(registers, row)
             group = groups.get(plan.text)
             if group is None:
-                groups[plan.text] = (plan, [given])
+                groups[plan.text] = [given]
             else:
-                group[1].append(given)
-            if counted:
+                group.append(given)
+            if self._counted:
                 status = self._status(connection, plan, given)
                 if status is not None:
                     counts[status] = counts.get(status, 0) + 1
-        for text, (_, parameters) in groups.items():
-            if len(parameters) == 1:
-                connection.execute(text, parameters[0])
-            else:
-                connection.executemany(text, parameters)
+        for text, parameters in groups.items():
+            connection.executemany(text, parameters)
         return counts
+
+    def _planned(self, registers: tuple[str, ...], row: Row) -> tuple[_Plan, Row]:
+        empty = tuple([value is None for value in row])
+        plan = self._plans.get((registers, empty)) or self._plan(registers, empty)
+        return plan, row if plan.whole else [value for value in row if value is not None]
 
     def _status(self, connection: sqlite3.Connection, plan: _Plan, given: Row) -> str | None:
         used = tuple([given[index] for index in plan.used])

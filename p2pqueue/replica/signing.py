@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
+from nacl._sodium import ffi, lib  # type: ignore[import-not-found]  # what `nacl.bindings` goes through
 from nacl.bindings import crypto_sign
 from nacl.exceptions import CryptoError
 
@@ -25,13 +26,19 @@ BODY_LIMIT = 1 << 20  # bytes
 UNKNOWN_AUTHOR = "the key of its author isn't known here yet"
 _CERTIFYING = ("owner", "admin")
 _SIGNATURE_SIZE = 64  # bytes
+_SMALL_BODY = 4096  # bytes
 _BUFFER = 1024  # bytes a packer starts with
 
 
 def body_of(table: str, key: str, register: str, stamp: tuple[int, int, int, int, bytes], seq: int, values: Sequence[Any]) -> bytes:
     """The bytes that are signed. Values are scalars, so that plain packing is canonical already."""
-    packed: bytes = msgpack.Packer(buf_size=_BUFFER).pack((table, key, register, stamp, seq, values))
+    packed: bytes = new_packer().pack((table, key, register, stamp, seq, values))
     return packed
+
+
+def new_packer() -> msgpack.Packer:
+    """Packs signed bodies; for one thread at a time."""
+    return msgpack.Packer(buf_size=_BUFFER)
 
 
 def write_from_body(body: bytes, signature: bytes) -> Write:
@@ -45,14 +52,22 @@ def write_from_body(body: bytes, signature: bytes) -> Write:
 
 
 def fast_signer(signer: Signer) -> Callable[[bytes], bytes]:
-    """Signs with the key at hand: half the time of going through the key's object for every write."""
+    """Signs with the key at hand, for one thread at a time: half the time of going through the key's object for every write."""
     signing = getattr(signer, "signing", None)
     if signing is None:
         return signer.sign
     secret = bytes(signing) + signer.public_key
+    # What `nacl.bindings.crypto_sign` does, without its two buffers and three copies for each signature.
+    signed = ffi.new("unsigned char[]", _SIGNATURE_SIZE + _SMALL_BODY)
+    signature = ffi.buffer(signed, _SIGNATURE_SIZE)
+    sign_into, no_length = lib.crypto_sign, ffi.NULL
 
     def sign(body: bytes) -> bytes:
-        return crypto_sign(body, secret)[:_SIGNATURE_SIZE]
+        size = len(body)
+        if size > _SMALL_BODY or sign_into(signed, no_length, body, size, secret):
+            return crypto_sign(body, secret)[:_SIGNATURE_SIZE]
+        made: bytes = signature[:]
+        return made
 
     return sign
 

@@ -18,16 +18,19 @@ _PART = {"generation": (0, "INTEGER"), "claim": (2, "INTEGER"), "hlc": (3, "INTE
 Parts = Callable[[tuple[int, int, int, int, bytes]], tuple[Any, ...]]
 
 _CHANGE = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT_CHANGES = (
-    "INSERT INTO changes (tbl, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified) "
-    "VALUES {values} "
-    "ON CONFLICT (tbl, key, register) DO UPDATE SET author = excluded.author, seq = excluded.seq, generation = excluded.generation, "
+_INSERT_NEW_CHANGES = (
+    "INSERT INTO changes (tbl, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified) VALUES {values}"
+)
+_INSERT_CHANGES = _INSERT_NEW_CHANGES + (
+    " ON CONFLICT (tbl, key, register) DO UPDATE SET author = excluded.author, seq = excluded.seq, generation = excluded.generation, "
     "rank = excluded.rank, claim = excluded.claim, hlc = excluded.hlc, body = excluded.body, signature = excluded.signature, "
     "verified = excluded.verified"
 )
 _TOGETHER = 100  # changes in one statement: a third faster than one by one
 INSERT_CHANGE = _INSERT_CHANGES.format(values=_CHANGE)
 INSERT_CHANGES = _INSERT_CHANGES.format(values=", ".join([_CHANGE] * _TOGETHER))
+_INSERT_NEW_CHANGE = _INSERT_NEW_CHANGES.format(values=_CHANGE)
+_INSERT_MANY_NEW_CHANGES = _INSERT_NEW_CHANGES.format(values=", ".join([_CHANGE] * _TOGETHER))
 _KNOWN = (
     "SELECT key, register, generation, rank, claim, hlc, author, seq, verified, body IS NOT NULL AND signature IS NULL "
     "FROM changes WHERE tbl = ? AND "
@@ -39,13 +42,23 @@ DELETE_CHANGE = "DELETE FROM changes WHERE tbl = ? AND key = ? AND register = ?"
 
 def insert_changes(connection: sqlite3.Connection, changes: Sequence[Sequence[Any]]) -> None:
     """Writes rows of `changes`, over what stands there."""
+    _insert(connection, changes, INSERT_CHANGE, INSERT_CHANGES)
+
+
+def insert_new_changes(connection: sqlite3.Connection, changes: Sequence[Sequence[Any]]) -> None:
+    """Writes rows of `changes` where nothing stands: it isn't looked for."""
+    _insert(connection, changes, _INSERT_NEW_CHANGE, _INSERT_MANY_NEW_CHANGES)
+
+
+def _insert(connection: sqlite3.Connection, changes: Sequence[Sequence[Any]], one: str, many: str) -> None:
+    if len(changes) == 1:
+        connection.execute(one, changes[0])
+        return
     together = len(changes) - len(changes) % _TOGETHER
     for start in range(0, together, _TOGETHER):
-        connection.execute(INSERT_CHANGES, tuple(chain.from_iterable(changes[start : start + _TOGETHER])))
-    if len(changes) - together == 1:
-        connection.execute(INSERT_CHANGE, changes[together])
-    elif len(changes) > together:
-        connection.executemany(INSERT_CHANGE, changes[together:])
+        connection.execute(many, tuple(chain.from_iterable(changes[start : start + _TOGETHER])))
+    if len(changes) > together:
+        connection.executemany(one, changes[together:])
 
 
 def quote(name: str) -> str:

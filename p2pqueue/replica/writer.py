@@ -15,6 +15,7 @@ from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
 from p2pqueue.replica.batch import Batch, Known
 from p2pqueue.replica.counting import add_all, counting, fold, is_one_block, pack_moved
+from p2pqueue.replica.making import RANDOM_SIZE, id_of, make
 from p2pqueue.replica.merged import Done, Put, Signer
 from p2pqueue.replica.pending import Pending
 from p2pqueue.replica.signing import Keyring, body_of
@@ -107,10 +108,7 @@ class Writer:
     def new_id(self) -> str:
         """A new id that carries the time of its making: a UUIDv7 made from the clock."""
         self.hlc = hlc = tick(self.hlc, self.now)
-        tail = int.from_bytes(self.random(8), "big") >> 6  # 58 random bits
-        counter = hlc & 0xFFFF
-        after = 0x8000 | (counter & 0xF) << 10 | tail >> 48
-        made = f"{hlc >> 32:08x}-{hlc >> 16 & 0xFFFF:04x}-7{counter >> 4:03x}-{after:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
+        made = id_of(hlc, self.random(RANDOM_SIZE))
         self._fresh.add(made)
         return made
 
@@ -137,6 +135,16 @@ class Writer:
     def put_many(self, table: str, puts: Sequence[Put]) -> None:
         """Writes many registers of one table at once: the cheap way for more than one."""
         self._write(table, puts)
+
+    def make(self, table: str, register: str, rows: Sequence[tuple[Any, ...]]) -> list[str]:
+        """Makes new rows with their creating register, and gives their new ids: the cheapest way of all.
+
+        Of each row the values, in declared order and with the types of their columns.
+        """
+        keys, counts = make(self, self._shape(table), register, rows)
+        self._count(table, counts)
+        self.note(table, keys)
+        return keys
 
     def put_known(self, table: str, register: str, puts: Sequence[Put], *, new: bool = False) -> None:
         """Writes one register of rows that this transaction has read, or that are `new`: the cheapest way.
