@@ -100,7 +100,7 @@ def offer(writer: Writer, batch: Batch, writes: Sequence[Write], tally: Tally) -
         if quick and widths.get(register) == len(values) and (registers is None or _is_first(batch, registers, write)):
             if register not in signed:
                 entry = make(Known, (write.stamp, write.seq, 1, 0, values, None, None))
-            elif _is_plainly_signed(write):
+            elif is_plainly_signed(write):
                 entry = make(Known, (write.stamp, write.seq, int(write.checked), 0, values, write.body, write.signature))
             else:
                 _contest(writer, batch, write, tally)
@@ -129,12 +129,12 @@ def _is_first(batch: Batch, registers: dict[str, Known], write: Write) -> bool:
     return made is None or made.stamp.generation >> RETRY_BITS == life
 
 
-def _is_plainly_signed(write: Write) -> bool:
+def is_plainly_signed(write: Write) -> bool:
     """Says whether a write may be taken now and its signature checked later."""
     if (write.table, write.register) in ALWAYS_VERIFIED or not isinstance(write.signature, bytes) or len(write.signature) != 64:
         return False
     try:
-        return body_of(write.table, write.key, write.register, write.stamp, write.seq, write.values) == write.body
+        return write.checked or body_of(write.table, write.key, write.register, write.stamp, write.seq, write.values) == write.body
     except (ValueError, TypeError, OverflowError):
         return False
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from p2pqueue.replica.aside import drop_outranked, set_aside
 from p2pqueue.replica.batch import Batch
 from p2pqueue.replica.contest import Tally, offer, sift
+from p2pqueue.replica.fresh import take_new
 from p2pqueue.replica.merged import Merged
 from p2pqueue.replica.pending import is_of_data
 from p2pqueue.replica.signing import UNKNOWN_AUTHOR
@@ -123,11 +124,14 @@ def _undo(connection: sqlite3.Connection, error: Exception) -> None:
 def _merge_writes(writer: Writer, shape: Shape, writes: Sequence[Write], tally: Tally) -> None:
     batch = Batch(writer.connection, shape)
     batch.load({write.key for write in writes})
-    offer(writer, batch, writes, tally)
+    keys, taken, others = take_new(batch, writes)
+    tally.applied += taken
+    if others:
+        offer(writer, batch, others, tally)
+        tally.applied += batch.apply()
+        keys += batch.keys
     clocks = [write.stamp.hlc for write in writes]
     newest = max(*clocks, -min(clocks)) if clocks else 0
-    tally.applied += batch.apply()
-    keys = batch.keys
     writer.note(shape.name, keys)
     if keys:
         drop_outranked(writer.connection, shape.name, keys)

@@ -19,7 +19,8 @@ class Write(NamedTuple):
 
     `values` stand in the declared order of the register's columns. A signed write carries the signed `body`
     and its `signature`; a write of a register that this version doesn't know carries its packed values as
-    `body` alone, and `values` is empty. `checked`: whoever took it in has found that the signature fits the body.
+    `body` alone, and `values` is empty. `checked`: whoever took it in has read it
+    from the body and found that the signature fits that.
     """
 
     table: str
