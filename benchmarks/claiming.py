@@ -24,7 +24,7 @@ from p2pqueue.jobs.ledger import put_state
 from p2pqueue.jobs.opening import open_replica
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.writer import Put, Writer
-from p2pqueue.workers.settle import CANDIDATES
+from p2pqueue.workers.scan import CANDIDATES
 
 BATCH = 1000
 DAY_MS = 86_400_000
@@ -81,7 +81,7 @@ def _look(database: Path) -> Sample:
 def _look_once(connection: sqlite3.Connection) -> tuple[float, str]:
     """Microseconds of one look, and the job that it found."""
     start = time.thread_time_ns()
-    cursor = connection.execute(CANDIDATES)
+    cursor = connection.execute(CANDIDATES, (0,))
     row = cursor.fetchone()
     cursor.close()
     return (time.thread_time_ns() - start) / 1000, row[0]

@@ -261,10 +261,10 @@ def with_why(connection: sqlite3.Connection, ids: Iterable[str], *, node_running
     return [(row, why(connection, row, node_running=node_running) if row and row.status in waits else None) for row in found]
 
 
-def statuses(connection: sqlite3.Connection, ids: Iterable[str]) -> Iterator[tuple[str, str | None, int, int, str | None]]:
-    """(id, status or None where deleted, generation, claim, worker) of those jobs that have a row."""
+def statuses(connection: sqlite3.Connection, ids: Iterable[str]) -> Iterator[tuple[str, str | None, int, int, str | None, float]]:
+    """(id, status or None where deleted, generation, claim, worker, progress) of those jobs that have a row."""
     yield from connection.execute(
-        "SELECT id, CASE WHEN live = 1 THEN status END, coalesce(state_generation, spec_generation), coalesce(claim, 0), worker_id "
-        "FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
+        "SELECT id, CASE WHEN live = 1 THEN status END, coalesce(state_generation, spec_generation), coalesce(claim, 0), worker_id, "
+        "progress FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(ids)),),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p2pqueue.jobs.waiting import Ability, Demand, lacking, unfit
+from p2pqueue.jobs.waiting import Ability, Demand, unfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +15,9 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The worker leaves the job queued, and why; `lasting` as long as its node runs and the job's spec stands."""
+    """The worker leaves the job queued, and why: as long as its node runs and nothing new is written of the job."""
 
     reason: str
-    lasting: bool = False
 
 
 Verdict = Take | Leave
@@ -28,4 +27,4 @@ _TAKE = Take()
 def judge(demand: Demand, ability: Ability) -> Verdict:
     """Says whether this worker may claim a job of that demand now."""
     reason = unfit(demand, ability)
-    return _TAKE if reason is None else Leave(reason, lasting=lacking(demand, ability) is not None)
+    return _TAKE if reason is None else Leave(reason)

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 from p2pqueue import wire
 from p2pqueue.jobs.job import Holder
 from p2pqueue.jobs.waiting import Ability
+from p2pqueue.workers.contest import Survey
 
 CRASHED: Final = wire.pack({"crash": True})  # metadata of a run whose child died; two in a row fail the job
 DEFAULT_ATTEMPTS: Final = 3  # where neither the job nor a known task says otherwise
@@ -78,6 +79,7 @@ class Ending(NamedTuple):
     retry_at: int | None = None
     checkpoint: bytes | None = None  # from which the job goes on, where the handler gave it back
     duration: float | None = None  # by the monotonic clock of the worker
+    rival: bool = False  # it went on beside another worker's claim, being further on: the first success counts
     unstarted: bool = False  # its handler never began: where only this device knows of the claim, nothing is written of it
 
 
@@ -91,3 +93,4 @@ class Taker:
     max_attempts: dict[str, int] = field(default_factory=dict)
     skip: frozenset[str] = frozenset()
     begun: tuple[Begun, ...] = ()  # what runs here while its row does not say so yet
+    survey: Survey | None = None  # asked whether another worker is better placed, where there are others

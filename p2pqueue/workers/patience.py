@@ -26,6 +26,13 @@ class Patience:
         """Begins anew with a job that could be run."""
         self._last.pop(job_id, None)
 
+    def forgive(self) -> bool:
+        """Lets all of them be tried at once, as what stood in the way may be gone; says whether there were any."""
+        waiting = bool(self._until)
+        self._until.clear()
+        self._last.clear()
+        return waiting
+
     def left_alone(self) -> list[str]:
         """The jobs that are left alone now."""
         if not self._until:

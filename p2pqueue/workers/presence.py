@@ -91,6 +91,7 @@ class Roster:
 
     started: float
     others: bool
+    filled: dict[str, float] = field(default_factory=dict)  # by device: when it was heard last to have no slot left
     _heard: dict[str, tuple[Presence, float]] = field(default_factory=dict)
     _linked: float | None = None
     _met: bool = False  # some peer has told of itself
@@ -100,6 +101,8 @@ class Roster:
         known = self._heard.get(presence.device_id)
         self._heard[presence.device_id] = (presence, now)
         self._met = True
+        if presence.slots > 0 >= presence.free and (known is None or known[0].free > 0):
+            self.filled[presence.device_id] = now
         return known is None or known[0] != presence
 
     def linked(self, now: float) -> None:
@@ -107,14 +110,20 @@ class Roster:
         if self._linked is None:
             self._linked = now
 
+    @property
+    def linked_at(self) -> float | None:
+        """When the first link to a peer came up."""
+        return self._linked
+
     def gone(self, device_id: str) -> None:
         """A device said goodbye, or is known to be dead."""
         self._heard.pop(device_id, None)
+        self.filled.pop(device_id, None)
 
     def live(self, now: float) -> list[Presence]:
         """Those heard within `GONE_AFTER`."""
         for device_id in [each for each, (_, at) in self._heard.items() if now - at >= GONE_AFTER]:
-            del self._heard[device_id]
+            self.gone(device_id)
         return [presence for presence, _ in self._heard.values()]
 
     def waits_until(self, now: float) -> float | None:

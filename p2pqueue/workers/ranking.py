@@ -4,20 +4,26 @@ Every worker ranks the live ones in the same way: by when each would have finish
 The best takes the job at once; the others wait their turn, in case the better ones don't come. So with healthy links
 a job runs once, and with broken ones it still runs. Pure: jobs, workers and the time go in; a decision with its reason
 comes out. Times are seconds, monotonic.
+
+A claim is seen elsewhere some hundredths of a second later. So a worker that goes from job to job without a pause is
+left its share of a backlog, though it has no slot free at the moment that others look: they would take what it takes
+next. Its share are the jobs for which it would be the best if its slots were free.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import cached_property
+from types import MappingProxyType
 
 from p2pqueue.jobs.waiting import Demand, unfit
 from p2pqueue.workers.presence import SCORE_PER_CORE, Presence
 
 STEP = 0.25  # seconds that each worker with a free slot before this one is given to take the job
 BACKSTOP = 10.0  # seconds after which nobody is waited for any more
+TURNOVER = 2.0  # seconds since it last took something within which a worker without a free slot takes the next of its share
 NOMINAL_WORK = 60.0  # seconds that a job is thought to take on one core, where nothing else is known
 NOMINAL_RATE = 40e6  # bytes a second at which an input is thought to come from another device
 
@@ -35,7 +41,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Go:
-    """Take the job now."""
+    """Take the job now; `last`: after the others of its priority, as another worker may take it next."""
+
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,46 +52,125 @@ class Wait:
 
     reason: str
     until: float
+    left_to: str = ""  # the device
 
 
 Decision = Go | Wait
-_GO = Go()
+_GO, _GO_LAST = Go(), Go(last=True)
+_NONE: Mapping[str, float] = MappingProxyType({})
 
 
 def expected_finish(worker: Presence, candidate: Candidate) -> float:
     """Seconds until a worker would have finished a job that it took now: transfer, work, and the wait for a slot."""
-    work = NOMINAL_WORK * SCORE_PER_CORE / max(1, worker.score)
-    transfer = 0.0 if worker.device_id in candidate.holders else (candidate.demand.input_size or 0) / NOMINAL_RATE
-    return transfer + work + (0.0 if worker.free > 0 else work)
+    return _finish(worker, candidate.demand.input_size, candidate.holders, queued=worker.free <= 0)
 
 
-def decide(candidate: Candidate, me: Presence, others: Iterable[Presence], now: float) -> Decision:
-    """Says whether `me`, which is fit for the job and has a free slot, takes it now."""
-    rivals = [worker for worker in others if _is_fit(worker, candidate)]
-    if not rivals:
-        return _GO
-    mine = _place(me, candidate)
-    better = sorted(((place, worker) for worker in rivals if (place := _place(worker, candidate)) < mine), key=itemgetter(0))
-    if not better:
-        return _GO
-    free = [worker for _, worker in better if worker.free > 0]
-    until = candidate.seen_at + STEP * len(free)
-    first = free[0] if free else better[0][1]
-    if any(worker.free <= 0 and place[0] < mine[0] for place, worker in better):
-        until = candidate.seen_at + BACKSTOP
-    return _GO if now >= until else Wait(f"left to {first.label}, which is expected to finish it earlier", until)
+def decide(
+    candidate: Candidate, me: Presence, others: Iterable[Presence], now: float, active: Mapping[str, float] = _NONE
+) -> Decision:  # fmt: skip
+    """Says whether `me`, which is fit for the job and has a free slot, takes it now.
+
+    `active` says when each device was last seen to take something.
+    """
+    field = Field(candidate.demand, me, others, shared=candidate.shared, holders=candidate.holders)
+    return field.decide(candidate.job_id, candidate.seen_at, now, active)
+
+
+class Field:
+    """The workers that are fit for jobs of one kind, as they stand to `me`: worked out once for all jobs of that kind."""
+
+    def __init__(
+        self, demand: Demand, me: Presence, others: Iterable[Presence], *, shared: bool = True, holders: frozenset[str] = frozenset()
+    ) -> None:  # fmt: skip
+        size = demand.input_size
+        mine = _finish(me, size, holders, queued=False)
+        self._me = me.device_id
+        self._ahead: list[Presence] = []  # have a free slot, and finish earlier
+        self._level: list[Presence] = []  # have a free slot, and finish at the same time
+        self._worth: list[Presence] = []  # have no slot, and finish earlier all the same
+        self._turning: list[tuple[Presence, bool]] = []  # would be ahead (or level: False) with a free slot
+        for worker in others:
+            if worker.device_id == me.device_id or not is_fit(worker, demand, shared=shared, holders=holders):
+                continue
+            at_once = _finish(worker, size, holders, queued=False)
+            if at_once > mine:
+                continue
+            if worker.free > 0:
+                (self._ahead if at_once < mine else self._level).append(worker)
+            elif _finish(worker, size, holders, queued=True) < mine:
+                self._worth.append(worker)
+            else:
+                self._turning.append((worker, at_once < mine))
+        self._ahead.sort(key=lambda worker: _finish(worker, size, holders, queued=False))
+
+    @property
+    def is_empty(self) -> bool:
+        """Says whether nobody else could be better placed for any job of this kind."""
+        return not (self._ahead or self._level or self._worth or self._turning)
+
+    @cached_property
+    def _reasons(self) -> dict[str, str]:
+        known = [*self._ahead, *self._level, *self._worth, *(worker for worker, _ in self._turning)]
+        return {worker.device_id: f"left to {worker.label}, which is expected to finish it earlier" for worker in known}
+
+    def decide(
+        self, job_id: str, seen_at: float, now: float, active: Mapping[str, float] = _NONE, shares: dict[str, int] | None = None
+    ) -> Decision:  # fmt: skip
+        """Says whether `me` takes this job now.
+
+        `shares` counts the jobs that were left to each worker without a free slot, among those asked for before.
+        """
+        if self.is_empty:
+            return _GO
+        my_lot = _lot(job_id, self._me)
+        free = self._ahead + [worker for worker in self._level if _lot(job_id, worker.device_id) < my_lot]
+        turning = [worker for worker, ahead in self._turning if ahead or _lot(job_id, worker.device_id) < my_lot]
+        until, last, first = self._turn(job_id, seen_at, turning, len(free), active, shares)
+        if self._worth:
+            until, first = seen_at + BACKSTOP, first or self._worth[0]
+        first = free[0] if free else first
+        if now < until and first is not None:
+            return Wait(self._reasons[first.device_id], until, first.device_id)
+        return _GO_LAST if last else _GO
+
+    def _turn(
+        self, job_id: str, seen_at: float, turning: list[Presence], free: int, active: Mapping[str, float], shares: dict[str, int] | None
+    ) -> tuple[float, bool, Presence | None]:  # fmt: skip
+        """Until when the job is left to those with a free slot, and to those that may free one; and whether it is taken last."""
+        if not turning:
+            return seen_at + STEP * free, False, None
+        owner = min(turning, key=lambda worker: _lot(job_id, worker.device_id)) if len(turning) > 1 else turning[0]
+        base, next_of_its = seen_at, False
+        for worker in turning:
+            at = active.get(worker.device_id)
+            if at is not None:
+                base = max(base, at)
+        if shares is not None:
+            shares[owner.device_id] = place = shares.get(owner.device_id, 0) + 1
+            next_of_its = place <= owner.slots
+        until = base + STEP * (free + (1 if base > seen_at else 0))
+        if next_of_its and (at := active.get(owner.device_id)) is not None:
+            until = max(until, at + TURNOVER)
+        return min(until, seen_at + BACKSTOP), next_of_its, owner
 
 
 def rank(candidate: Candidate, workers: Sequence[Presence]) -> list[Presence]:
     """The fit workers, the best placed first."""
-    return sorted((worker for worker in workers if _is_fit(worker, candidate)), key=lambda worker: _place(worker, candidate))
+    fit = [worker for worker in workers if is_fit(worker, candidate.demand, shared=candidate.shared, holders=candidate.holders)]
+    return sorted(fit, key=lambda worker: (expected_finish(worker, candidate), _lot(candidate.job_id, worker.device_id)))
 
 
-def _place(worker: Presence, candidate: Candidate) -> tuple[float, bytes, str]:
-    lot = hashlib.blake2b(f"{candidate.job_id}\0{worker.device_id}".encode(), digest_size=8).digest()
-    return expected_finish(worker, candidate), lot, worker.device_id
+def is_fit(worker: Presence, demand: Demand, *, shared: bool = True, holders: frozenset[str] = frozenset()) -> bool:
+    """Says whether a worker takes jobs at all, can run this one, and can have its input."""
+    reachable = shared or worker.device_id in holders
+    return worker.slots > 0 and unfit(demand._replace(input_ready=reachable), worker.ability) is None
 
 
-def _is_fit(worker: Presence, candidate: Candidate) -> bool:
-    reachable = candidate.shared or worker.device_id in candidate.holders
-    return worker.slots > 0 and unfit(candidate.demand._replace(input_ready=reachable), worker.ability) is None
+def _finish(worker: Presence, size: int | None, holders: frozenset[str], *, queued: bool) -> float:
+    work = NOMINAL_WORK * SCORE_PER_CORE / max(1, worker.score)
+    transfer = 0.0 if worker.device_id in holders else (size or 0) / NOMINAL_RATE
+    return transfer + work + (work if queued else 0.0)
+
+
+def _lot(job_id: str, device_id: str) -> tuple[bytes, str]:
+    return hashlib.blake2b(f"{job_id}\0{device_id}".encode(), digest_size=8).digest(), device_id

@@ -35,15 +35,20 @@ class Run:
     beaten_progress: float = 0.0
     stop_why: Why | None = None
     recorded: bool = False  # its row tells that it runs
+    outranked: bool = False  # another worker holds its job, or nobody does any more: its success still counts
 
     @property
     def begun(self) -> Begun:
         """Its claim, as it is kept until its row tells."""
         return begun(self.job, self.author)
 
+    def is_ahead_of(self, progress: float) -> bool:
+        """Says whether it is so much further on than another run of its job that it had better go on."""
+        return self.progress >= progress + PROGRESS_STEP
+
     def is_due(self, now: float, beat_every: float) -> bool:
         """Says whether its lease is to be renewed, or its progress to be written."""
-        if not self.recorded:
+        if not self.recorded or self.outranked:
             return False
         since = now - self.beaten
         moved = abs(self.progress - self.beaten_progress) >= PROGRESS_STEP
@@ -88,6 +93,9 @@ class Reporter:
         run = self._run
         run.progress = min(1.0, max(0.0, fraction))
         run.phase = run.phase if phase is None else phase
+        if run.outranked:
+            return
+        self._worker.on_progress(run.job.job_id, run.job.holder.claim, run.progress, run.phase)
         self._worker.live.tell(
             {"id": run.job.job_id, "status": "running", "progress": run.progress, "phase": run.phase, "worker_label": self._worker.label}
         )

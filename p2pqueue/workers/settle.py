@@ -9,21 +9,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Holder, JobState, Refused, Transition
-from p2pqueue.jobs.ledger import STATE_COLUMNS, put_state
-from p2pqueue.jobs.waiting import Demand
+from p2pqueue.jobs.ledger import put_state
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers import begun
-from p2pqueue.workers.claim import Leave, Verdict, judge
-from p2pqueue.workers.claimed import CRASHED, DEFAULT_ATTEMPTS, ClaimedJob, Ending, How, Taker
+from p2pqueue.workers.claimed import CRASHED, ClaimedJob, Ending, How, Taker
+from p2pqueue.workers.scan import NOT_HERE, claim
 from p2pqueue.workers.states import states_of
 
-SCAN_LIMIT = 2_000  # rows looked at in one go: what a worker can't take must not make claiming slow
 RESUMED = "Running"  # the phase of a job that goes on, until its handler says another
-_LATER, _NOT_HERE = 0, 2  # values of the column `ready`, by which rows leave the index of what can be claimed now
 
 
 def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) -> list[ClaimedJob]:
@@ -33,7 +29,7 @@ def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) 
     if not slots:
         return []
     wake_due(writer)
-    return _claim(writer, taker, slots)
+    return claim(writer, taker, slots)
 
 
 def wake_due(writer: Writer) -> None:
@@ -52,9 +48,9 @@ def look_anew(writer: Writer, tasks: Collection[str] | None = None) -> int:
     """
     query = "UPDATE jobs SET ready = 1 WHERE status = 'queued' AND ready = ?"  # jobs_by_status
     if tasks is None:
-        return writer.connection.execute(query, (_NOT_HERE,)).rowcount
+        return writer.connection.execute(query, (NOT_HERE,)).rowcount
     query += " AND task IN (SELECT value FROM json_each(?))"
-    return writer.connection.execute(query, (_NOT_HERE, json.dumps(list(tasks)))).rowcount
+    return writer.connection.execute(query, (NOT_HERE, json.dumps(list(tasks)))).rowcount
 
 
 def next_due(connection: sqlite3.Connection) -> int | None:
@@ -126,10 +122,12 @@ def _end(writer: Writer, endings: Sequence[Ending]) -> None:
 def _step(writer: Writer, state: JobState, ending: Ending) -> Transition | Refused:
     job, holder, now = ending.job, ending.job.holder, writer.now
     if ending.how == "succeeded":
-        return lattice.succeed(state, holder, now=now, result_id=job.run_id(ending.author))
+        return lattice.succeed(state, holder, now=now, result_id=job.run_id(ending.author), rival=ending.rival)
     if ending.how == "released":
         return lattice.release(state, holder, reason=ending.error, retry_at=ending.retry_at)
-    if ending.how in ("cancelled", "lost"):
+    if ending.how == "lost":
+        return lattice.check_holder(state, holder) or Refused("was stopped")
+    if ending.how == "cancelled":
         return Refused("was stopped")
     error = ending.error or "failed"
     again = ending.how == "retry" or (ending.how == "crashed" and not _crashed_before(writer.connection, job))
@@ -157,7 +155,7 @@ def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -
     job = ending.job
     status = _RUN_STATUS.get(ending.how, ending.how)
     error = ending.error
-    if isinstance(decision, Refused) and status in ("succeeded", "failed", "released"):
+    if isinstance(decision, Refused) and status in ("succeeded", "failed", "released", "lost"):
         if "was lost to" in decision.reason:
             status, error = "lost", decision.reason.removeprefix("was ")
         elif status == "released":
@@ -169,89 +167,3 @@ def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -
         None, CRASHED if ending.how == "crashed" else None,
     )  # fmt: skip
     return Put(job.run_id(ending.author), "run", values, generation=0)
-
-
-# -- claiming -------------------------------------------------------------------------------------------------
-
-CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
-    CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}, due_at,
-    CASE WHEN checkpoint IS NOT NULL AND beat_generation >> 16 = spec_generation >> 16 THEN beat_progress END
-    FROM jobs INDEXED BY jobs_ready
-    WHERE ready = 1 AND status = 'queued' AND live = 1
-    ORDER BY rank_priority, due_at, created_at LIMIT {SCAN_LIMIT}"""
-
-
-def _claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
-    claimed: list[ClaimedJob] = []
-    steps: dict[str, Put] = {}
-    skip: Collection[str] = taker.skip
-    while True:
-        aside, seen = _scan(writer, taker, slots, claimed, steps, skip)
-        if aside:
-            writer.connection.executemany("UPDATE jobs SET ready = ? WHERE id = ?", aside)
-        if not aside or seen < SCAN_LIMIT or len(claimed) == slots:
-            break
-        skip = {*taker.skip, *steps, *(job.job_id for job in claimed)}  # their rows don't tell yet
-    if steps:
-        writer.put_known("jobs", "state", list(steps.values()))
-    if claimed:
-        begun.keep(writer.connection, [*taker.begun, *(begun.begun(job, writer.author) for job in claimed)])
-    return claimed
-
-
-def _scan(
-    writer: Writer, taker: Taker, slots: int, claimed: list[ClaimedJob], steps: dict[str, Put], skip: Collection[str]
-) -> tuple[list[tuple[int, str]], int]:
-    """Claims from one go through the index; gives the rows that leave it, and how many were looked at."""
-    aside: list[tuple[int, str]] = []
-    verdicts: dict[tuple[str, str | None], Verdict] = {}  # of jobs without an input, by task and needs
-    seen, now = 0, writer.now
-    cursor = writer.connection.execute(CANDIDATES)
-    for row in cursor:
-        seen += 1
-        if row[0] in skip:
-            continue
-        if row[27] > now:  # the clock was set back since the row was written
-            aside.append((_LATER, row[0]))
-            continue
-        verdict = verdicts.get((row[1], row[6])) if row[12] is None else None
-        if verdict is None:
-            verdict = judge(_demand(writer.connection, row), taker.ability)
-            if row[12] is None:
-                verdicts[row[1], row[6]] = verdict
-        if isinstance(verdict, Leave):
-            if verdict.lasting:
-                aside.append((_NOT_HERE, row[0]))
-            continue
-        state = JobState(*row[15:27])
-        limit = row[7] or taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
-        step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=now, due_at=row[27])
-        if isinstance(step, Transition):
-            claimed.append(_claimed(row, step.state, limit, now))
-        elif isinstance(step := lattice.exhausted(state, max_attempts=limit, now=now), Transition):
-            steps[row[0]] = put_state(row[0], step)
-        if len(claimed) == slots:
-            break
-    cursor.close()
-    return aside, seen
-
-
-_NO_NEEDS: frozenset[str] = frozenset()
-
-
-def _demand(connection: sqlite3.Connection, row: tuple[Any, ...]) -> Demand:
-    needs = frozenset(json.loads(row[6])) if row[6] else _NO_NEEDS
-    if row[12] is None:
-        return Demand(row[1], needs, None, True)
-    here = row[13] is not None or connection.execute("SELECT 1 FROM inputs WHERE job_id = ?", (row[0],)).fetchone() is not None
-    return Demand(row[1], needs, row[12], here)
-
-
-def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int) -> ClaimedJob:
-    holder = Holder(state.generation, state.claim, state.worker_id or "")
-    return ClaimedJob(
-        job_id=row[0], task=row[1], queue=row[2], args=row[3], options=row[4], title=row[5], holder=holder, attempt=state.attempt,
-        max_attempts=max_attempts, claimed_at=now, timeout=row[8], stall_timeout=row[9], backoff=row[10], retry_on=row[11],
-        input_manifest=row[13], has_input=row[12] is not None, checkpoint=row[14], error=state.error,
-        progress=row[28] or 0.0,
-    )  # fmt: skip

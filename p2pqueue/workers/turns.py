@@ -46,11 +46,12 @@ class Turns:
     :param taker: who claims, with the jobs that it leaves alone for now.
     :param waits: seconds until each of the jobs that it leaves alone may be taken.
     :param done: called with what came of each transaction.
+    :param rest: seconds for which nothing is claimed yet, after the start and after a look that took long.
     """
 
     def __init__(
         self, store: Store, *, slots: int, running: Sized, taker: Callable[[], Taker], waits: Callable[[], list[float]],
-        done: Callable[[Turn], None],
+        done: Callable[[Turn], None], rest: Callable[[], float] = lambda: 0.0,
     ) -> None:  # fmt: skip
         self._store = store
         self._slots = slots
@@ -58,6 +59,7 @@ class Turns:
         self._taker = taker
         self._waits = waits
         self._done = done
+        self._rest = rest
         self.ended = 0  # attempts ended since the start
         self.work = True  # there may be something to claim
         self.due: int | None = None  # when the next job comes due, milliseconds UTC
@@ -130,11 +132,15 @@ class Turns:
         if self._under_way or self._blocked or not self._begun:
             return None
         free = 0 if self._stopping else self._slots - len(self._running)
+        rests = free > 0 and self.work and (rest := self._rest()) > 0
+        if rests:
+            free = 0
+            self._wake_in(rest)
         if not self._endings and not (free > 0 and self.work):
             if self._stopping and not self._running:
                 self._over.set()
             return None
-        self._under_way, self.work = True, False
+        self._under_way, self.work = True, rests
         endings, self._endings = self._endings, []
         taker = self._taker()
 
@@ -194,7 +200,12 @@ class Turns:
             self._timer = None
         wait = self._until_next()
         if wait is not None and not self.work:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, min(wait, LOOK_AT_CLOCK)), self._look_at_clock)
+            self._wake_in(wait)
+
+    def _wake_in(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, min(seconds, LOOK_AT_CLOCK)), self._look_at_clock)
 
     def _look_at_clock(self) -> None:
         wait = self._until_next()

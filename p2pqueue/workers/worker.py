@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from functools import partial
 from random import random
 from typing import Any
 
+from p2pqueue import __version__
 from p2pqueue.errors import ConfigError, P2PQueueError, WorldError
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.waiting import Ability
@@ -24,10 +26,12 @@ from p2pqueue.replica.subscription import Rows
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers.begun import RECORD_AFTER
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
+from p2pqueue.workers.company import Company
 from p2pqueue.workers.endings import ending_of
 from p2pqueue.workers.inputs import Unreachable
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.patience import Patience
+from p2pqueue.workers.presence import SCORE_PER_CORE, Presence, Roster
 from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Runner
 from p2pqueue.workers.run import Reporter, Run, event_of, record
@@ -40,9 +44,18 @@ READ_AGAIN = 1.0  # seconds until what could not be read is read again
 _log = logging.getLogger(__name__)
 
 
+def _nothing(*told: object) -> None:
+    """Where nobody wants to know."""
+
+
 @dataclass
 class Worker:
-    """Claims, runs and ends the jobs of one device."""
+    """Claims, runs and ends the jobs of one device.
+
+    With a `roster` it leaves to other workers what they would do earlier. `on_free` is called when its last slot has
+    filled or the first has come free, `on_progress` with (job, claim, fraction, phase) at each step, `on_end` with
+    (job, status) when an attempt has ended and that is written.
+    """
 
     store: Store
     live: Live
@@ -55,7 +68,13 @@ class Worker:
     beat_every: float = 10.0
     grace: float = 10.0
     on_request: Callable[[ClaimedJob, str, dict[str, Any]], Awaitable[Any]] | None = None
+    roster: Roster | None = None
+    score: int = 0  # 0: by the number of cores
+    on_free: Callable[[], object] = _nothing
+    on_progress: Callable[[str, int, float, str], object] = _nothing
+    on_end: Callable[[str, str], object] = _nothing
     runs: dict[str, Run] = field(default_factory=dict)  # by job id
+    _noticed: set[str] = field(default_factory=set)  # attempts that others may know to run, and whose ends are not written yet
     _unrecorded: asyncio.Event = field(default_factory=asyncio.Event)  # some run may not be recorded yet
     _empty: asyncio.Event = field(default_factory=asyncio.Event)  # nothing runs
     _group: asyncio.TaskGroup | None = None
@@ -64,9 +83,11 @@ class Worker:
         self._limits = {name: task.max_attempts for name, task in self.tasks.items()}
         self._empty.set()
         self._patience = Patience()
+        self.company = Company(self.roster, self.presence, self.on_free)
         self._turns = Turns(
-            self.store, slots=self.slots, running=self.runs, taker=self._taker, waits=self._patience.waits, done=self._take_in
-        )
+            self.store, slots=self.slots, running=self.runs, taker=self._taker, done=self._take_in, rest=self.company.rest,
+            waits=lambda: self._patience.waits() + self.company.waits(),
+        )  # fmt: skip
         self.store.companion = self
 
     # -- outside ----------------------------------------------------------------------------------------------
@@ -80,6 +101,7 @@ class Worker:
                 await self._turns.run()
             for loop in looping:
                 loop.cancel()
+        self.company.close()
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Takes nothing new, gives the running handlers `grace` seconds, then stops and releases them."""
@@ -100,7 +122,7 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Says whether nothing runs here, and nothing could be claimed now or later by itself."""
-        return not self.runs and self._turns.idle
+        return not self.runs and self._turns.idle and not self.company.waits()
 
     @property
     def done(self) -> int:
@@ -110,6 +132,18 @@ class Worker:
     def rung(self) -> bool:
         """Takes in that another process has written something; says whether a transaction begins now that will see what."""
         return self._turns.look()
+
+    def presence(self) -> Presence:
+        """What this worker tells other devices of itself."""
+        return Presence(
+            device_id=self.device_id, ability=self.ability, score=self.score or SCORE_PER_CORE * (os.cpu_count() or 1), slots=self.slots,
+            free=0 if self._turns.stopping else max(0, self.slots - len(self.runs)), version=__version__,
+        )  # fmt: skip
+
+    def new_source(self) -> None:
+        """A device has linked: what could not be had may be there, and is tried again at once."""
+        if self._patience.forgive():
+            self._turns.look()
 
     # -- as the companion of its store --------------------------------------------------------------------------
 
@@ -131,11 +165,17 @@ class Worker:
     def _taker(self) -> Taker:
         unrecorded = tuple(run.begun for run in self.runs.values() if not run.recorded)
         skip = frozenset([*self.runs, *self._patience.left_alone()])
-        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded)
+        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, self.company.survey())
 
     def _take_in(self, turn: Turn) -> None:
         for job in turn.claimed:
             self._start(job, turn.author)
+        self.company.looked(len(turn.claimed))
+        self.company.fills()
+        for ending in turn.endings:
+            if ending.job.key in self._noticed:
+                self._noticed.discard(ending.job.key)
+                self.on_end(ending.job.job_id, ending.how)
         if self.live.watched and self._group is not None:
             ids = self.live.asked([*(ending.job.job_id for ending in turn.endings), *(job.job_id for job in turn.claimed)])
             self._group.create_task(self._tell(ids))
@@ -182,6 +222,10 @@ class Worker:
 
     def _end(self, run: Run, ending: Ending) -> None:
         tell_end(ending)
+        if run.outranked and run.stop_why != "lost":
+            ending = ending._replace(rival=True)
+        if run.recorded:
+            self._noticed.add(run.job.key)
         if self.runs.get(run.job.job_id) is run:
             del self.runs[run.job.job_id]
         if not self.runs:
@@ -205,20 +249,22 @@ class Worker:
                 return
 
     def _heed(self, found: Mapping[str, tuple[Any, ...]], asked: Collection[str]) -> None:
-        """Stops the runs whose jobs were cancelled, held, deleted, retried or taken over."""
+        """Stops the runs whose jobs were cancelled, held, deleted, retried or taken over by one that is not behind."""
         for job_id in asked:
             run = self.runs.get(job_id)
             if run is None:
                 continue
-            _, status, generation, claim, worker = found.get(job_id, (job_id, None, 0, 0, None))
+            _, status, generation, claim, worker, progress = found.get(job_id, (job_id, None, 0, 0, None, 0.0))
             if status is None or status == "cancelled":
                 self._stop_run(run, "cancelled")
             elif generation != run.job.holder.generation or status == "succeeded":
                 self._stop_run(run, "lost")
             elif status == "paused":
                 self._stop_run(run, "held")
-            elif (claim, worker) != (run.job.holder.claim, run.job.holder.worker_id) and status == "running":
-                self._stop_run(run, "lost")
+            elif (claim, worker) != (run.job.holder.claim, run.job.holder.worker_id) and (run.recorded or status == "running"):
+                run.outranked = True
+                if status == "running" and not run.is_ahead_of(progress):
+                    self._stop_run(run, "lost")
 
     # -- what handlers say ------------------------------------------------------------------------------------
 
@@ -253,7 +299,8 @@ class Worker:
 
     def event(self, row: rows.JobRow, why: str | None) -> dict[str, Any]:
         """The event that tells how a job stands, and why it waits: from memory where it runs here."""
-        return event_of(row, self.runs.get(row.id), self.label, why)
+        left = self.company.reason(row.id) if row.status == "queued" else None
+        return event_of(row, self.runs.get(row.id), self.label, left or why)
 
     async def _beat(self) -> None:
         pause = min(0.5, self.beat_every / 4)

@@ -9,7 +9,8 @@ import pytest
 from p2pqueue.jobs.job import JobState, Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.workers.claimed import ClaimedJob, How
-from p2pqueue.workers.settle import SCAN_LIMIT, look_anew
+from p2pqueue.workers.scan import SCAN_LIMIT
+from p2pqueue.workers.settle import look_anew
 from tests.unit.jobs.desk import NOW, Desk, original, shared
 
 
@@ -479,6 +480,24 @@ def test_what_ends_after_its_claim_was_lost_is_marked_as_lost(desk: Desk, how: H
     assert (row.status, row.worker_label, row.claim) == ("running", "there", 2)
     (run,) = desk.runs(job_id)
     assert (run.status, run.error) == ("lost", "lost to there (claim 2)")
+
+
+def test_the_success_of_a_run_that_went_on_beside_a_newer_claim_ends_the_job(desk: Desk) -> None:
+    job_id = desk.enqueue()
+    job = desk.claim_one()
+    taken_by_another(desk, job)
+    desk.end(job, rival=True)
+    row = desk.row(job_id)
+    assert (row.status, row.worker_id, row.claim, row.result_id) == ("succeeded", desk.me, 2, desk.runs(job_id)[0].id)
+
+
+def test_a_run_that_was_stopped_for_a_newer_claim_says_to_whom_it_was_lost(desk: Desk) -> None:
+    job_id = desk.enqueue()
+    job = desk.claim_one()
+    taken_by_another(desk, job)
+    desk.end(job, "lost", error="lost to a newer claim")
+    (run,) = desk.runs(job_id)
+    assert (desk.status(job_id), run.status, run.error) == ("running", "lost", "lost to there (claim 2)")
 
 
 def test_a_success_beats_the_failure_of_a_rival(desk: Desk) -> None:

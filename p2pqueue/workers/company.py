@@ -1,0 +1,101 @@
+"""What has a worker to do with the workers of other devices? It leaves them what they do better, and tells them when it is full.
+
+Without any other device in sight nothing here costs anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from p2pqueue.workers.contest import Contest, Survey
+from p2pqueue.workers.presence import Presence, Roster
+
+TELL_AGAIN = 0.2  # seconds between two presences that tell of slots
+SHORT_LOOK = 200  # jobs left to others up to which a look at all of them costs next to nothing
+REST = 3.0  # times as long as a longer look took nothing is looked at again
+
+
+class Company:
+    """The other workers, as one worker meets them.
+
+    `me` is what this worker tells of itself; `on_free` is called when its last slot filled, or the first came free.
+    """
+
+    def __init__(self, roster: Roster | None, me: Callable[[], Presence], on_free: Callable[[], object]) -> None:
+        self._roster = roster
+        self._me = me
+        self._on_free = on_free
+        self._contest = Contest()
+        self._looked_at = 0.0
+        self._looking = False
+        self._rests_until = 0.0
+        self._has_free = True  # as told last
+        self._told_at = 0.0
+        self._telling: asyncio.TimerHandle | None = None
+
+    def survey(self) -> Survey | None:
+        """A look at the jobs that can be claimed, if there is anybody to leave them to."""
+        if self._roster is None:
+            return None
+        now, me = time.monotonic(), self._me()
+        others = [each for each in self._roster.live(now) if each.device_id != me.device_id and each.slots > 0]
+        self._looking = bool(others)
+        if not others:
+            if self._contest.waiting:
+                self._contest.clear()
+            return None
+        self._looked_at = now
+        return self._contest.begin(me, others, now, self._roster.filled)
+
+    def looked(self, claimed: int) -> None:
+        """The look is over. One that took long and came to nothing isn't repeated at once."""
+        if self._looking and not claimed and self._contest.waiting > SHORT_LOOK:
+            now = time.monotonic()
+            self._rests_until = now + REST * (now - self._looked_at)
+
+    def rest(self) -> float:
+        """Seconds for which nothing is claimed yet: until a first peer has told of itself, or after a long look."""
+        if self._roster is None:
+            return 0.0
+        now = time.monotonic()
+        until = self._roster.waits_until(now)
+        return max(self._rests_until, 0.0 if until is None else until) - now
+
+    def waits(self) -> list[float]:
+        """Seconds until the first of the jobs that were left to others may be taken."""
+        until = self._contest.until
+        return [] if until is None else [until - time.monotonic()]
+
+    def reasons(self) -> dict[str, tuple[str, float]]:
+        """Why jobs wait that were left to others, and until when (monotonic)."""
+        return self._contest.reasons
+
+    def reason(self, job_id: str) -> str | None:
+        """Why a job waits, if it was left to another worker and may still be."""
+        found = self._contest.reasons.get(job_id)
+        return found[0] if found is not None and found[1] > time.monotonic() else None
+
+    def fills(self) -> None:
+        """Tells others at once when the last slot has filled or the first has come free, but not at each of many turns."""
+        if self._roster is None or (self._me().free > 0) == self._has_free or self._telling is not None:
+            return
+        wait = self._told_at + TELL_AGAIN - time.monotonic()
+        if wait > 0:
+            self._telling = asyncio.get_running_loop().call_later(wait, self._tell)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._telling = None
+        has_free = self._me().free > 0
+        if has_free != self._has_free:
+            self._has_free, self._told_at = has_free, time.monotonic()
+            self._on_free()
+
+    def close(self) -> None:
+        """Tells nothing more."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None

@@ -1,0 +1,163 @@
+"""Which of the jobs that can be claimed now does this worker claim, and which ones does it leave?
+
+From the most urgent on, until its slots are full. What it can't do while its node runs leaves the index of what can be
+claimed; what is better left to another worker, or put off, stays there and is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from p2pqueue.jobs import job as lattice
+from p2pqueue.jobs.job import Holder, JobState, Transition
+from p2pqueue.jobs.ledger import STATE_COLUMNS, put_state
+from p2pqueue.jobs.waiting import Demand
+from p2pqueue.replica.writer import Put, Writer
+from p2pqueue.workers import begun
+from p2pqueue.workers.claim import Leave, Verdict, judge
+from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS, ClaimedJob, Taker
+from p2pqueue.workers.ranking import Wait
+
+SCAN_LIMIT = 2_000  # rows looked at in one go: what a worker can't take must not make claiming slow
+PASSED_LIMIT = 20_000  # rows that may be passed over in one transaction; those before them will be gone in a while
+LATER, NOT_HERE = 0, 2  # values of the column `ready`, by which rows leave the index of what can be claimed now
+
+CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
+    CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}, due_at,
+    CASE WHEN checkpoint IS NOT NULL AND beat_generation >> 16 = spec_generation >> 16 THEN beat_progress END,
+    rank_priority, enqueued_by
+    FROM jobs INDEXED BY jobs_ready
+    WHERE ready = 1 AND status = 'queued' AND live = 1
+    ORDER BY rank_priority, due_at, created_at LIMIT {SCAN_LIMIT} OFFSET ?"""
+
+_NO_NEEDS: frozenset[str] = frozenset()
+_NOWHERE: frozenset[str] = frozenset()
+
+
+def claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
+    """Claims for `slots`; gives the claimed jobs, the most urgent first."""
+    scan = _Scan(writer, taker, slots)
+    scan.run()
+    if scan.steps:
+        writer.put_known("jobs", "state", scan.steps)
+    if scan.claimed:
+        begun.keep(writer.connection, [*taker.begun, *(begun.begun(job, writer.author) for job in scan.claimed)])
+    return scan.claimed
+
+
+class _Scan:
+    """One walk through the index."""
+
+    def __init__(self, writer: Writer, taker: Taker, slots: int) -> None:
+        self._connection = writer.connection
+        self._now = writer.now
+        self._taker = taker
+        self._slots = slots
+        self._survey = taker.survey
+        self._verdicts: dict[tuple[str, str | None], tuple[Demand, Verdict]] = {}  # of jobs without an input, by task and needs
+        self._last: list[tuple[Any, ...]] = []  # rows that are taken after the others of their priority
+        self._aside: list[tuple[int, str]] = []  # rows that leave the index
+        self.claimed: list[ClaimedJob] = []
+        self.steps: list[Put] = []
+
+    def run(self) -> None:
+        passed, complete = 0, False
+        while not complete and passed < PASSED_LIMIT:
+            seen = self._go(passed)
+            complete = seen < SCAN_LIMIT
+            passed += seen - len(self._aside)
+            if self._aside:
+                self._connection.executemany("UPDATE jobs SET ready = ? WHERE id = ?", self._aside)
+                self._aside.clear()
+            if len(self.claimed) == self._slots:
+                complete = False
+                break
+        self._take_last()
+        if self._survey is not None:
+            self._survey.end([job.job_id for job in self.claimed], complete=complete)
+
+    def _go(self, passed: int) -> int:
+        """Looks at the next rows; gives how many they were."""
+        seen = 0
+        cursor = self._connection.execute(CANDIDATES, (passed,))
+        for row in cursor:
+            if self._last and row[29] != self._last[0][29]:
+                self._take_last()
+                if len(self.claimed) == self._slots:
+                    break
+            seen += 1
+            self._consider(row)
+            if len(self.claimed) == self._slots:
+                break
+        cursor.close()
+        return seen
+
+    def _consider(self, row: tuple[Any, ...]) -> None:
+        if row[0] in self._taker.skip:
+            return
+        if row[27] > self._now:  # the clock was set back since the row was written
+            self._aside.append((LATER, row[0]))
+            return
+        demand, verdict = self._judge(row)
+        if isinstance(verdict, Leave):
+            self._aside.append((NOT_HERE, row[0]))
+            return
+        if self._survey is not None:
+            holders = _NOWHERE if row[12] is None else self._holders(row)
+            decision = self._survey.decide(row[0], demand, shared=row[12] is None or row[13] is not None, holders=holders)
+            if isinstance(decision, Wait):
+                return
+            if decision.last:
+                if len(self._last) < self._slots:
+                    self._last.append(row)
+                return
+        self._take(row)
+
+    def _take_last(self) -> None:
+        last, self._last = self._last, []
+        for row in last[: self._slots - len(self.claimed)]:
+            self._take(row)
+
+    def _take(self, row: tuple[Any, ...]) -> None:
+        taker, state = self._taker, JobState(*row[15:27])
+        limit = row[7] or taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
+        step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=self._now, due_at=row[27])
+        if isinstance(step, Transition):
+            self.claimed.append(_claimed(row, step.state, limit, self._now))
+        elif isinstance(step := lattice.exhausted(state, max_attempts=limit, now=self._now), Transition):
+            self.steps.append(put_state(row[0], step))
+
+    def _judge(self, row: tuple[Any, ...]) -> tuple[Demand, Verdict]:
+        if row[12] is not None:
+            demand = Demand(row[1], _needs(row[6]), row[12], row[13] is not None or self._is_here(row[0]))
+            return demand, judge(demand, self._taker.ability)
+        known = self._verdicts.get((row[1], row[6]))
+        if known is None:
+            demand = Demand(row[1], _needs(row[6]), None, True)
+            known = self._verdicts[row[1], row[6]] = demand, judge(demand, self._taker.ability)
+        return known
+
+    def _is_here(self, job_id: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM inputs WHERE job_id = ?", (job_id,)).fetchone() is not None
+
+    def _holders(self, row: tuple[Any, ...]) -> frozenset[str]:
+        """The devices that are known to hold a job's input: that which enqueued it, and this one."""
+        found = {row[30]} if row[30] else set()
+        if self._is_here(row[0]):
+            found.add(self._taker.device_id)
+        return frozenset(found)
+
+
+def _needs(told: str | None) -> frozenset[str]:
+    return frozenset(json.loads(told)) if told else _NO_NEEDS
+
+
+def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int) -> ClaimedJob:
+    holder = Holder(state.generation, state.claim, state.worker_id or "")
+    return ClaimedJob(
+        job_id=row[0], task=row[1], queue=row[2], args=row[3], options=row[4], title=row[5], holder=holder, attempt=state.attempt,
+        max_attempts=max_attempts, claimed_at=now, timeout=row[8], stall_timeout=row[9], backoff=row[10], retry_on=row[11],
+        input_manifest=row[13], has_input=row[12] is not None, checkpoint=row[14], error=state.error,
+        progress=row[28] or 0.0,
+    )  # fmt: skip
