@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from typing import Any
 
 from p2pqueue.jobs.waiting import Ability
@@ -24,6 +25,8 @@ LOCAL_TABLES = (
     # Claims that the rows of their jobs do not tell yet; see `workers/begun.py`.
     "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), claims BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS worker (one INTEGER PRIMARY KEY CHECK (one = 1), ability TEXT NOT NULL)",
+    # What the workers of other devices can do, and which jobs are left to one of them; see `workers/around.py`.
+    "CREATE TABLE IF NOT EXISTS around (one INTEGER PRIMARY KEY CHECK (one = 1), others TEXT NOT NULL, left_to TEXT NOT NULL)",
 )
 
 
@@ -84,27 +87,43 @@ def task_names(connection: sqlite3.Connection) -> set[str]:
 
 def remember_ability(connection: sqlite3.Connection, known: Ability) -> None:
     """Keeps what the running node can do."""
-    text = json.dumps(
-        {
-            "label": known.label,
-            "tasks": sorted(known.tasks),
-            "tags": sorted(known.tags),
-            "max_input": known.max_input,
-            "max_input_by_task": dict(known.max_input_by_task),
-            "needs_by_task": {task: sorted(needs) for task, needs in known.needs_by_task.items()},
-            "allow_exec": known.allow_exec,
-            "exec_tasks": sorted(known.exec_tasks),
-        }
-    )
-    connection.execute("INSERT OR REPLACE INTO worker (one, ability) VALUES (1, ?)", (text,))
+    connection.execute("INSERT OR REPLACE INTO worker (one, ability) VALUES (1, ?)", (json.dumps(_as_map(known)),))
 
 
 def ability(connection: sqlite3.Connection) -> Ability | None:
     """What the node that runs, or ran last, on this home can do."""
     row = connection.execute("SELECT ability FROM worker").fetchone()
+    return None if row is None else _from_map(json.loads(row[0]))._replace(programs=ProgramsOnPath())
+
+
+def remember_others(connection: sqlite3.Connection, others: Mapping[str, Ability], left: Mapping[str, str]) -> None:
+    """Keeps what the workers of other devices can do, by their ids, and why jobs wait that are left to one of them."""
+    told = json.dumps({device: _as_map(each) for device, each in others.items()}), json.dumps(dict(left))
+    connection.execute("INSERT OR REPLACE INTO around (one, others, left_to) VALUES (1, ?, ?)", told)
+
+
+def others(connection: sqlite3.Connection) -> tuple[dict[str, Ability], dict[str, str]]:
+    """What the running node knows of other workers, as `remember_others` takes it."""
+    row = connection.execute("SELECT others, left_to FROM around").fetchone()
     if row is None:
-        return None
-    known = json.loads(row[0])
+        return {}, {}
+    return {device: _from_map(each) for device, each in json.loads(row[0]).items()}, json.loads(row[1])
+
+
+def _as_map(known: Ability) -> dict[str, Any]:
+    return {
+        "label": known.label,
+        "tasks": sorted(known.tasks),
+        "tags": sorted(known.tags),
+        "max_input": known.max_input,
+        "max_input_by_task": dict(known.max_input_by_task),
+        "needs_by_task": {task: sorted(needs) for task, needs in known.needs_by_task.items()},
+        "allow_exec": known.allow_exec,
+        "exec_tasks": sorted(known.exec_tasks),
+    }
+
+
+def _from_map(known: dict[str, Any]) -> Ability:
     return Ability(
         label=known["label"],
         tasks=frozenset(known["tasks"]),
@@ -112,7 +131,6 @@ def ability(connection: sqlite3.Connection) -> Ability | None:
         max_input=known["max_input"],
         max_input_by_task=known["max_input_by_task"],
         needs_by_task={task: frozenset(needs) for task, needs in known["needs_by_task"].items()},
-        programs=ProgramsOnPath(),
         allow_exec=known["allow_exec"],
         exec_tasks=frozenset(known["exec_tasks"]),
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from p2pqueue.errors import AmbiguousId, NoSuchJob
-from p2pqueue.jobs.local import ability, task_names
+from p2pqueue.jobs.local import ability, others, task_names
 from p2pqueue.jobs.waiting import Demand, Situation, reason
 
 STATUSES = ("queued", "running", "paused", "succeeded", "failed", "cancelled")
@@ -247,11 +247,23 @@ def why(connection: sqlite3.Connection, row: JobRow, *, node_running: bool, now:
 def whys(connection: sqlite3.Connection, found: Iterable[JobRow], *, node_running: bool, now: int | None = None) -> list[str | None]:
     """For each of these jobs what `why` says."""
     at = int(time.time() * 1000) if now is None else now
-    situations = [Situation(row.status, row.demand, row.run_at, row.retry_at, row.error, row.problem) for row in found]
+    found = list(found)
+    situations = [_situation(row) for row in found]
     if not any(situation.status == "queued" for situation in situations):
         return [reason(situation, None, at) for situation in situations]
-    known, names = ability(connection) if node_running else None, task_names(connection)
-    return [reason(situation, known, at, known_tasks=names) for situation in situations]
+    names = task_names(connection)
+    if not node_running:
+        return [reason(situation, None, at, known_tasks=names) for situation in situations]
+    known, (around, left) = ability(connection), others(connection)
+    return [
+        reason(situation, known, at, known_tasks=names, others=around, left=left.get(row.id))
+        for row, situation in zip(found, situations, strict=True)
+    ]
+
+
+def _situation(row: JobRow) -> Situation:
+    shared = row.input_size is None or row.input_manifest is not None
+    return Situation(row.status, row.demand, row.run_at, row.retry_at, row.error, row.problem, shared, row.enqueued_by)
 
 
 def with_why(connection: sqlite3.Connection, ids: Iterable[str], *, node_running: bool) -> list[tuple[JobRow | None, str | None]]:

@@ -73,12 +73,18 @@ class Situation(NamedTuple):
     retry_at: int | None
     error: str | None
     problem: str | None  # what stood in the way at the last try to run it here
+    shared: bool = True  # its input can be had by other devices, or it has none
+    source: str | None = None  # the device that enqueued it, and so has its input
 
 
-def reason(situation: Situation, ability: Ability | None, now: int, *, known_tasks: Collection[str] = ()) -> str | None:
+def reason(
+    situation: Situation, ability: Ability | None, now: int, *, known_tasks: Collection[str] = (),
+    others: Mapping[str, Ability] = _NOTHING, left: str | None = None,
+) -> str | None:  # fmt: skip
     """Why the job does not run now, in one sentence; None for a job that runs or has ended.
 
-    `ability` is the running node's, None while no node runs; `known_tasks` those that a node here ever had.
+    `ability` is the running node's, None while no node runs; `known_tasks` those that a node here ever had; `others`
+    what the workers on other devices can do, by their ids; `left` tells to which of them it is left.
     """
     if situation.status == "paused":
         return "paused: `p2pqueue resume` lets it run"
@@ -92,7 +98,32 @@ def reason(situation: Situation, ability: Ability | None, now: int, *, known_tas
         unknown = situation.demand.task != EXEC_TASK and known_tasks and situation.demand.task not in known_tasks
         also = f", and none has had the task {situation.demand.task!r}" if unknown else ""
         return f"no node runs here{also}: start one with `p2pqueue run`"
-    return unfit(situation.demand, ability) or situation.problem or "waiting for a free slot"
+    own = unfit(situation.demand, ability)
+    return _elsewhere(own, situation, ability, others) if own else situation.problem or left or "waiting for a free slot"
+
+
+def _elsewhere(own: str, situation: Situation, ability: Ability, others: Mapping[str, Ability]) -> str:
+    """Why a job waits that can't run here, and for whom."""
+    demand = situation.demand
+    fit = [each for device, each in others.items() if unfit(_seen_by(device, situation), each) is None]
+    lacks = lacking(demand, ability)
+    if fit:
+        here = f"too large for {ability.label}" if lacks is None and _too_large(demand, ability) else own
+        if demand.task not in ability.tasks and lacks is not None and demand.task != EXEC_TASK:
+            here = f"{ability.label} has no task {demand.task!r}"
+        return f"{here}, waiting for {' or '.join(sorted(each.label for each in fit))}"
+    if lacks is None and not _too_large(demand, ability):
+        source = others.get(situation.source or "")
+        return f"its input is on {source.label if source else 'another device'}, which has not shared it yet"
+    if not others:
+        return own
+    if demand.task != EXEC_TASK and demand.task not in ability.tasks and not any(demand.task in each.tasks for each in others.values()):
+        return f"no device that is linked has the task {demand.task!r}"
+    return f"{own}, and no other device that is linked can take it"
+
+
+def _seen_by(device: str, situation: Situation) -> Demand:
+    return situation.demand._replace(input_ready=situation.shared or device == situation.source)
 
 
 def _moment(ms: int) -> str:

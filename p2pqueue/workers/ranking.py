@@ -125,32 +125,29 @@ class Field:
         my_lot = _lot(job_id, self._me)
         free = self._ahead + [worker for worker in self._level if _lot(job_id, worker.device_id) < my_lot]
         turning = [worker for worker, ahead in self._turning if ahead or _lot(job_id, worker.device_id) < my_lot]
-        until, last, first = self._turn(job_id, seen_at, turning, len(free), active, shares)
+        lately = {each.device_id: at for each in turning if (at := active.get(each.device_id, -TURNOVER)) + TURNOVER > now}
+        until, last, first = self._turn(job_id, seen_at, turning, len(free), lately, shares)
         if self._worth:
-            until, first = seen_at + BACKSTOP, first or self._worth[0]
+            until, first = seen_at + BACKSTOP, self._worth[0]
         first = free[0] if free else first
         if now < until and first is not None:
             return Wait(self._reasons[first.device_id], until, first.device_id)
         return _GO_LAST if last else _GO
 
     def _turn(
-        self, job_id: str, seen_at: float, turning: list[Presence], free: int, active: Mapping[str, float], shares: dict[str, int] | None
+        self, job_id: str, seen_at: float, turning: list[Presence], free: int, lately: Mapping[str, float], shares: dict[str, int] | None
     ) -> tuple[float, bool, Presence | None]:  # fmt: skip
-        """Until when the job is left to those with a free slot, and to those that may free one; and whether it is taken last."""
+        """Until when the job is left to those with a free slot and those that may free one, whether it is taken last, and for whom."""
         if not turning:
             return seen_at + STEP * free, False, None
         owner = min(turning, key=lambda worker: _lot(job_id, worker.device_id)) if len(turning) > 1 else turning[0]
-        base, next_of_its = seen_at, False
-        for worker in turning:
-            at = active.get(worker.device_id)
-            if at is not None:
-                base = max(base, at)
+        until = max(seen_at, *lately.values()) + STEP * (free + 1) if lately else seen_at + STEP * free
+        next_of_its = False
         if shares is not None:
             shares[owner.device_id] = place = shares.get(owner.device_id, 0) + 1
             next_of_its = place <= owner.slots
-        until = base + STEP * (free + (1 if base > seen_at else 0))
-        if next_of_its and (at := active.get(owner.device_id)) is not None:
-            until = max(until, at + TURNOVER)
+        if next_of_its and owner.device_id in lately:
+            until = max(until, lately[owner.device_id] + TURNOVER)
         return min(until, seen_at + BACKSTOP), next_of_its, owner
 
 

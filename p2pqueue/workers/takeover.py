@@ -1,16 +1,19 @@
 """Who takes over the jobs of a worker that has fallen silent?
 
 Whoever sees it: the job is queued again, or fails where no attempt is left. A restored home meets it too: what ran
-on the lost device is taken over by the new one.
+on the lost device is taken over by the new one. Silence counts from when this device itself saw the lease change last,
+and only while it could have heard: not before it has learned from a linked device what there is to learn, and not
+without a network.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sqlite3
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 
 from p2pqueue.jobs import job as lattice
@@ -20,6 +23,7 @@ from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS
 from p2pqueue.workers.lease import LeaseWatch, marks
+from p2pqueue.workers.presence import Roster
 from p2pqueue.workers.recovery import end_runs
 from p2pqueue.workers.states import states_of
 
@@ -29,14 +33,34 @@ _log = logging.getLogger(__name__)
 
 
 class Takeover:
-    """Watches the leases of other workers by this device's own clock."""
+    """Watches the leases of other workers by this device's own clock.
 
-    def __init__(self, store: Store, *, device_id: str, max_attempts: Mapping[str, int], stale_after: float) -> None:
+    :param usable: says whether this device has a network, or needs none as it knows of no other device.
+    :param synced: monotonic time at which a round of replication with a linked device was finished last; None while
+        none is linked, minus infinity while no round is finished.
+    """
+
+    def __init__(
+        self, store: Store, *, device_id: str, max_attempts: Mapping[str, int], stale_after: float, roster: Roster | None = None,
+        usable: Callable[[], bool] = lambda: True, synced: Callable[[], float | None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._store = store
         self._device_id = device_id
         self._max_attempts = dict(max_attempts)
         self._pause = stale_after / LOOKS
         self._watch = LeaseWatch(stale_after)
+        self._roster = roster
+        self._usable = usable
+        self._synced = synced
+        self._judges_after = time.monotonic()  # a round must have been finished since: the start, a wake, the first link
+        self._could = self._linked = False
+        self._gone: set[str] = set()  # devices that said goodbye and were not heard of again
+        self._wake = asyncio.Event()
+
+    def gone(self, device_id: str) -> None:
+        """A device has said goodbye: what it still holds is stale at once."""
+        self._gone.add(device_id)
+        self._wake.set()
 
     async def run(self) -> None:
         """Looks for ever; a pause that took far longer than it should was a sleep of this device, and nobody's silence."""
@@ -44,33 +68,73 @@ class Takeover:
         while True:
             now = time.monotonic()
             if now - last > 4 * self._pause:
-                self._watch.restart(now)
+                self._begin_anew(now)
             last = now
-            self._watch.observe(await self._store.read(partial(foreign_leases, device_id=self._device_id)), now)
-            stale = self._watch.stale(now)
-            if stale:
-                taken = await self._store.write(partial(take_over, ids=stale, max_attempts=self._max_attempts))
-                for job_id in taken:
-                    _log.warning("job %s: its worker has been silent for too long; taken over", job_id)
-            await asyncio.sleep(self._pause)
+            await self._look(now)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self, now: float) -> None:
+        leases, workers = await self._store.read(partial(foreign_leases, device_id=self._device_id))
+        self._watch.observe(leases, now)
+        if not self._may_judge(now):
+            return
+        if self._roster is not None and self._gone:
+            self._gone -= {presence.device_id for presence in self._roster.live(now)}
+        stale = {job_id: leases[job_id] for job_id in self._watch.stale(now)}
+        left = {job_id: leases[job_id] for job_id, worker in workers.items() if worker in self._gone}
+        taken = await self._store.write(partial(take_over, leases=stale | left, max_attempts=self._max_attempts)) if stale or left else []
+        for job_id in taken:
+            why = "its worker has left" if job_id in left else "its worker has been silent for too long"
+            _log.warning("job %s: %s; taken over", job_id, why)
+
+    def _may_judge(self, now: float) -> bool:
+        """Says whether this device could have heard of what it does not know."""
+        usable, synced = self._usable(), self._synced()
+        if (usable and not self._could) or (synced is not None and not self._linked):
+            self._judges_after = now
+            if usable and not self._could:
+                self._watch.restart(now)
+        self._could, self._linked = usable, synced is not None
+        return usable and (synced is None or synced >= self._judges_after)
+
+    def _begin_anew(self, now: float) -> None:
+        self._watch.restart(now)
+        self._judges_after = now
 
 
-def foreign_leases(connection: sqlite3.Connection, *, device_id: str) -> dict[str, Hashable]:
-    """The marks of the jobs that other workers run by what this replica knows."""
+def foreign_leases(connection: sqlite3.Connection, *, device_id: str) -> tuple[dict[str, Hashable], dict[str, str]]:
+    """The marks of the jobs that other workers run by what this replica knows, and the workers."""
     query = (
-        "SELECT id, state_generation, claim, beat_hlc FROM jobs "
+        "SELECT id, state_generation, claim, beat_hlc, worker_id FROM jobs "
         "WHERE status = 'running' AND live = 1 AND worker_id <> ?"  # jobs_by_status
     )
-    return marks(connection.execute(query, (device_id,)))
+    rows = connection.execute(query, (device_id,)).fetchall()
+    return marks(row[:4] for row in rows), {row[0]: row[4] for row in rows}
 
 
-def take_over(writer: Writer, *, ids: Sequence[str], max_attempts: Mapping[str, int]) -> list[str]:
-    """Queues these jobs again, or fails those without attempts left; their runs end as lost. Gives the ids."""
+def take_over(writer: Writer, *, leases: Mapping[str, Hashable], max_attempts: Mapping[str, int]) -> list[str]:
+    """Queues these jobs again, or fails those without attempts left; their runs end as lost. Gives the ids.
+
+    A job whose lease has changed meanwhile, or that is paused, is left as it is.
+    """
+    ids = json.dumps(list(leases))
+    query = (
+        "SELECT id, state_generation, claim, beat_hlc, task, max_attempts FROM jobs "
+        "WHERE id IN (SELECT value FROM json_each(?)) AND status = 'running' AND live = 1 AND worker_id <> ?"
+    )
+    rows = writer.connection.execute(query, (ids, writer.device_id)).fetchall()
+    rows = [row for row in rows if marks([row[:4]])[row[0]] == leases[row[0]]]
+    states = states_of(writer.connection, [row[0] for row in rows])
     taken: list[str] = []
-    for job_id, state in states_of(writer.connection, ids).items():
-        task, limit = writer.connection.execute("SELECT task, max_attempts FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    for job_id, *_, task, limit in rows:
+        state = states[job_id]
         step = lattice.worker_lost(state, max_attempts=limit or max_attempts.get(task, DEFAULT_ATTEMPTS), now=writer.now)
-        if isinstance(step, Transition) and state.worker_id != writer.device_id:
+        if isinstance(step, Transition):
             writer.put_known("jobs", "state", [put_state(job_id, step)])
             attempts = f"{job_id}/{state.generation}"
             end_runs(writer, "id > ? AND id < ?", (f"{attempts}/", f"{attempts}0"), "its worker fell silent")

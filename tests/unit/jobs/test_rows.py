@@ -221,7 +221,19 @@ def test_a_job_says_what_its_device_lacks(desk: Desk) -> None:
     assert desk.why(large) == "too large for here: 100 bytes where it takes at most 99"
     away = desk.enqueue(files=(shared(),))
     desk.write(lambda writer: writer.connection.execute("DELETE FROM inputs"))
-    assert desk.why(away) == "its input is on another device"
+    assert desk.why(away) == "its input is on another device, which has not shared it yet"
+
+
+def test_a_job_says_what_the_node_knows_of_other_workers(desk: Desk) -> None:
+    node_starts(desk, "work", max_input=99)
+    left, unshared = desk.enqueue(), desk.enqueue(files=(original(size=100),))
+    large = desk.enqueue(files=(original(size=100),), manifest="p2pq1-shared")
+    studio = Ability("studio", frozenset({"work"}))
+    desk.write(lambda writer: local.remember_others(writer.connection, {"s" * 32: studio}, {left: "left to studio"}))
+    assert desk.why(left) == "left to studio"
+    assert desk.why(large) == "too large for here, waiting for studio"
+    assert desk.why(unshared) == "too large for here: 100 bytes where it takes at most 99, and no other device that is linked can take it"
+    assert desk.why(left, node_running=False) == "no node runs here: start one with `p2pqueue run`"
 
 
 def test_a_job_whose_input_stands_in_the_way_says_so(desk: Desk) -> None:

@@ -82,3 +82,32 @@ def test_a_task_that_no_node_ever_had_is_named() -> None:
 def test_what_stood_in_the_way_of_the_last_try_is_told() -> None:
     situation = Situation("queued", demand(), None, None, None, "the input /x changed since it was enqueued")
     assert reason(situation, LAPTOP, NOW) == "the input /x changed since it was enqueued"
+
+
+STUDIO = Ability("studio", frozenset({"transcode", "render", "upscale"}), frozenset({"gpu"}))
+NAS = Ability("nas", frozenset({"transcode"}), max_input=10)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "shared", "words"),
+    [
+        (demand("transcode", size=2000), {"s": STUDIO, "n": NAS}, True, "too large for laptop, waiting for studio"),
+        (demand("transcode", size=2000), {"n": NAS}, True, "too large for laptop: 2,000 bytes where it takes at most 1,000, "
+         "and no other device that is linked can take it"),
+        (demand("render"), {"s": STUDIO}, True, "laptop lacks gpu, waiting for studio"),
+        (demand("render"), {"n": NAS}, True, "laptop lacks gpu, and no other device that is linked can take it"),
+        (demand("upscale"), {"s": STUDIO}, True, "laptop has no task 'upscale', waiting for studio"),
+        (demand("paint"), {"s": STUDIO, "n": NAS}, True, "no device that is linked has the task 'paint'"),
+        (demand("transcode", size=5, ready=False), {"s": STUDIO, "n": NAS}, False, "its input is on another device, waiting for studio"),
+        (demand("transcode", size=500, ready=False), {"n": NAS}, False, "its input is on another device, which has not shared it yet"),
+    ],
+)  # fmt: skip
+def test_a_job_says_for_which_other_device_it_waits(wanted: Demand, others: dict[str, Ability], shared: bool, words: str) -> None:
+    situation = Situation("queued", wanted, None, None, None, None, shared, source="s")
+    assert reason(situation, LAPTOP, NOW, others=others) == words
+
+
+def test_a_job_that_could_run_here_says_to_whom_it_is_left() -> None:
+    situation = Situation("queued", demand(), None, None, None, None)
+    assert reason(situation, LAPTOP, NOW, others={"s": STUDIO}, left="left to studio") == "left to studio"
+    assert reason(situation, LAPTOP, NOW, others={"s": STUDIO}) == "waiting for a free slot"
