@@ -14,7 +14,7 @@ from p2pqueue.replica.batch import Batch
 from p2pqueue.replica.contest import is_plainly_signed
 from p2pqueue.replica.counting import insert_new
 from p2pqueue.replica.stamp import RETRY_BITS
-from p2pqueue.replica.statements import Parts, Shape, insert_changes
+from p2pqueue.replica.statements import Parts, Shape, insert_new_changes
 from p2pqueue.replica.system import ALWAYS_VERIFIED
 from p2pqueue.replica.write import Write
 
@@ -43,7 +43,7 @@ def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[list[str], int, Seq
             del by_key[key]
     for registers, rows in new.rows.items():
         insert_new(batch.connection, shape, registers, rows)
-    insert_changes(batch.connection, new.changes)
+    insert_new_changes(batch.connection, new.changes)
     taken = len(new.changes)
     return new.keys, taken, [write for write in writes if write[1] in known or write[1] in by_key] if taken < len(writes) else ()
 

@@ -7,7 +7,8 @@ that halves an insert. The status that the row begins with is known without read
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 Row = Sequence[Any]  # key, newest time, then values and kept parts by register
 Counts = dict[str, int]
+_Pick = Callable[[Row], tuple[Any, ...]]  # some of the values of a row
 _MOST_PLANS = 128  # statements kept for a table: a peer chooses what its rows leave empty
 _MOST_STATUSES = 1024  # answers kept by a statement
 
@@ -23,9 +25,11 @@ class _Plan(NamedTuple):
     """How rows that leave the same columns empty are inserted."""
 
     text: str
-    whole: bool  # empty columns are bound as well
+    given: _Pick  # what is bound
+    left: _Pick  # what is not, and must be as `nothing`
+    nothing: tuple[None, ...]
     status: str  # a query for the status that is counted
-    used: tuple[int, ...]  # the parameters of the insert that it takes
+    used: _Pick  # the parameters of the insert that it takes
     known: dict[tuple[Any, ...], str | None]  # its answers
 
 
@@ -43,19 +47,23 @@ class Inserting:
         Of an earlier row nothing may be left in the table but empty columns.
         """
         if len(rows) == 1:
-            plan, given = self._planned(registers, rows[0])
+            plan = self._plan(registers, rows[0])
+            given = plan.given(rows[0])
             status = self._status(connection, plan, given) if self._counted else None
             connection.execute(plan.text, given)
             return {} if status is None else {status: 1}
         counts: Counts = {}
+        if not rows:
+            return counts
         groups: dict[str, list[Row]] = {}
+        plan = self._plan(registers, rows[0])
+        group = groups[plan.text] = []
         for row in rows:
-            plan, given = self._planned(registers, row)
-            group = groups.get(plan.text)
-            if group is None:
-                groups[plan.text] = [given]
-            else:
-                group.append(given)
+            if plan.left(row) != plan.nothing:  # neighbours are alike, mostly; a plan may bind what is empty, too
+                plan = self._plan(registers, row)
+                group = groups.setdefault(plan.text, [])
+            given = plan.given(row)
+            group.append(given)
             if self._counted:
                 status = self._status(connection, plan, given)
                 if status is not None:
@@ -64,13 +72,8 @@ class Inserting:
             connection.executemany(text, parameters)
         return counts
 
-    def _planned(self, registers: tuple[str, ...], row: Row) -> tuple[_Plan, Row]:
-        empty = tuple([value is None for value in row])
-        plan = self._plans.get((registers, empty)) or self._plan(registers, empty)
-        return plan, row if plan.whole else [value for value in row if value is not None]
-
     def _status(self, connection: sqlite3.Connection, plan: _Plan, given: Row) -> str | None:
-        used = tuple([given[index] for index in plan.used])
+        used = plan.used(given)
         known = plan.known
         if used not in known:
             if len(known) >= _MOST_STATUSES:
@@ -78,16 +81,29 @@ class Inserting:
             (known[used],) = connection.execute(plan.status, used).fetchone()
         return known[used]
 
-    def _plan(self, registers: tuple[str, ...], empty: tuple[bool, ...]) -> _Plan:
-        whole = len(self._plans) >= _MOST_PLANS
-        if whole:
-            empty = (False,) * len(empty)
+    def _plan(self, registers: tuple[str, ...], row: Row) -> _Plan:
+        empty = tuple([value is None for value in row])
         plan = self._plans.get((registers, empty))
         if plan is None:
-            named = [name for name, is_empty in zip(self._shape.columns(registers), empty[2:], strict=True) if not is_empty]
-            used = [name for name in ("updated_at", *named) if name in self._shape.counts_by] if self._counted else []
-            places = {name: index for index, name in enumerate(["updated_at", *named], 1)}
-            text = self._shape.insert(registers, frozenset(named))
-            status = self._shape.status_of_new({name: f"?{number}" for number, name in enumerate(used, 1)}) if self._counted else ""
-            plan = self._plans[registers, empty] = _Plan(text, whole, status, tuple(places[name] for name in used), {})
+            if len(self._plans) >= _MOST_PLANS:
+                empty = (False,) * len(empty)
+            plan = self._plans.get((registers, empty)) or self._make(registers, empty)
         return plan
+
+    def _make(self, registers: tuple[str, ...], empty: tuple[bool, ...]) -> _Plan:
+        shape = self._shape
+        named = [name for name, is_empty in zip(shape.columns(registers), empty[2:], strict=True) if not is_empty]
+        used = [name for name in ("updated_at", *named) if name in shape.counts_by] if self._counted else []
+        places = {name: index for index, name in enumerate(["updated_at", *named], 1)}
+        text = shape.insert(registers, frozenset(named))
+        status = shape.status_of_new({name: f"?{number}" for number, name in enumerate(used, 1)}) if self._counted else ""
+        given, left = ([index for index, each in enumerate(empty) if each is wanted] for wanted in (False, True))
+        plan = _Plan(text, _picking(given), _picking(left), (None,) * len(left), status, _picking([places[name] for name in used]), {})
+        self._plans[registers, empty] = plan
+        return plan
+
+
+def _picking(places: Sequence[int]) -> _Pick:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda row: tuple([row[place] for place in places])
