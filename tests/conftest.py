@@ -39,6 +39,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, runtime_dir: Path) -> Non
     for name in list(os.environ):
         if name.startswith("P2PQUEUE_") and not name.startswith("P2PQUEUE_TEST_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("P2PQUEUE_INTERFACES", "lo")  # nothing leaves this host
+    monkeypatch.setenv("P2PQUEUE_DISCOVERY", "false")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime_dir))
     monkeypatch.setenv("XDG_DATA_HOME", str(runtime_dir / "data"))
 

@@ -173,6 +173,11 @@ class Mesh:
         return self._running is not None
 
     @property
+    def has_interface(self) -> bool:
+        """Says whether there is any interface by which a peer may be reached."""
+        return bool(self._watch.chosen)
+
+    @property
     def peers(self) -> Mapping[str, Peer]:
         """The devices that are linked now, by their ids."""
         return self._roster.peers

@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from p2pqueue import __version__
 from p2pqueue.config import Home, Settings, load_settings
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.identity.keys import Identity, load
@@ -32,11 +31,12 @@ from p2pqueue.peers.wanting import Wanting
 from p2pqueue.replica.doorbell_server import DoorbellServer
 from p2pqueue.replica.store import Store
 from p2pqueue.workers import tidying, workdir
+from p2pqueue.workers.around import Around
 from p2pqueue.workers.inline import InlineRunner, load_functions
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.presence import SCORE_PER_CORE, Presence, Roster
+from p2pqueue.workers.presence import Roster
 from p2pqueue.workers.recovery import fail_unknown, recover
 from p2pqueue.workers.requests import Requests
 from p2pqueue.workers.runners import ChildRunner
@@ -151,8 +151,8 @@ class Node:
         self.roster = Roster(started=time.monotonic(), others=False)
         parts = Parts(
             store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, members=Members(self.identity), live=self.live,
-            roster=self.roster, hello=lambda: self.presence().to_fields(), look=self._look, on_gone=self._gone,
-            wanted=lambda: self.wanting.uploads(),
+            roster=self.roster, hello=lambda: self.worker.presence().to_fields(),
+            look=self._look, on_linked=lambda: self.worker.new_source(), on_gone=self._gone, wanted=lambda: self.wanting.uploads(),
         )  # fmt: skip
         self.network = Network(parts)
         self.wanting = Wanting(
@@ -165,6 +165,10 @@ class Node:
         self.recovered = tuple(await self.store.write(lambda writer: recover(writer, limits), quiet=True))
         self.sealer = Sealer(self.store, self.shelf)
         self.worker = self._make_worker()
+        self.takeover = Takeover(
+            self.store, device_id=self.identity.device_id, max_attempts=limits, stale_after=settings.stale_after, roster=self.roster,
+            usable=lambda: not self.roster.others or self.network.is_usable, synced=self.network.synced_at,
+        )  # fmt: skip
         answers = Answers(self)
         server = DoorbellServer(home.socket_path, on_ring=self._rung, requests=answers.requests, streams=answers.streams)
         await server.start()
@@ -208,6 +212,11 @@ class Node:
             beat_every=self.settings.beat_every,
             grace=self.settings.grace,
             on_request=Requests(self.store, self.shelf, self.identity, self.tasks).answer,
+            roster=self.roster,
+            score=self.settings.score,
+            on_free=self.network.told_presence,
+            on_progress=self.network.told_progress,
+            on_end=self.network.told_end,
         )
 
     def _ability(self) -> Ability:
@@ -231,12 +240,11 @@ class Node:
     # -- loops ------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        limits = {name: task.max_attempts for name, task in self.tasks.items()}
-        takeover = Takeover(self.store, device_id=self.identity.device_id, max_attempts=limits, stale_after=self.settings.stale_after)
+        around = Around(self.store, self.roster, self.worker.company)
         async with asyncio.TaskGroup() as group:
             helpers = [
                 group.create_task(_supervised(loop))
-                for loop in (self._follow, self.sealer.run, self._tidy, takeover.run, self.network.run, self.wanting.run)
+                for loop in (self._follow, self.sealer.run, self._tidy, self.takeover.run, self.network.run, self.wanting.run, around.run)
             ]
             await self.worker.work()
             for helper in helpers:
@@ -278,17 +286,6 @@ class Node:
 
     # -- other devices ----------------------------------------------------------------------------------------
 
-    def presence(self) -> Presence:
-        """What this node tells other devices of itself."""
-        return Presence(
-            device_id=self.identity.device_id,
-            ability=self.worker.ability,
-            score=self.settings.score or SCORE_PER_CORE * (os.cpu_count() or 1),
-            slots=self.worker.slots,
-            free=max(0, self.worker.slots - len(self.worker.runs)),
-            version=__version__,
-        )
-
     def _look(self, job_id: str | None) -> None:
         """Another device has said something of a job, or of itself."""
         self.worker.rung()
@@ -296,6 +293,8 @@ class Node:
 
     def _gone(self, device_id: str, said_goodbye: bool) -> None:
         """A device isn't linked any more."""
+        if said_goodbye:
+            self.takeover.gone(device_id)
 
 
 async def _supervised(loop: Callable[[], Awaitable[None]]) -> None:

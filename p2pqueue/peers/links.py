@@ -129,7 +129,7 @@ class Links:
         self.sources.up(peer)
         self.replication.up(peer)
         self.signals.up(peer)
-        self._parts.look(None)
+        self._parts.on_linked()
 
     def _down(self, peer: Peer, why: str) -> None:
         self.signals.down(peer)

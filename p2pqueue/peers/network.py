@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
@@ -110,6 +111,20 @@ class Network:
     def linked(self, device_id: str) -> bool:
         """Says whether a device is linked now."""
         return self._links is not None and device_id in self._links.mesh.peers
+
+    @property
+    def is_usable(self) -> bool:
+        """Says whether this device could hear of others: networking goes on, and there is an interface for it."""
+        return self._links is not None and self._links.mesh.is_online and self._links.mesh.has_interface
+
+    def synced_at(self) -> float | None:
+        """When a round of replication with a linked device was finished last, in the loop's time.
+
+        None while none is linked, minus infinity while no round is finished.
+        """
+        rounds = {} if self._links is None else self._links.replication.status()
+        ages = [each["last_done"] for each in rounds.values() if each["last_done"] is not None]
+        return None if not rounds else asyncio.get_running_loop().time() - min(ages) if ages else -math.inf
 
     def status(self) -> dict[str, Any]:
         """How networking stands, as plain values."""

@@ -22,6 +22,7 @@ class Parts:
 
     :param hello: the fields of what this node tells of itself.
     :param look: makes the worker look at a job again (None: at all that could be claimed).
+    :param on_linked: told that another device is linked.
     :param on_gone: told of each device whose link ended, and whether it said goodbye.
     :param wanted: the files that should be on the origin now.
     """
@@ -35,5 +36,6 @@ class Parts:
     roster: Roster
     hello: Callable[[], dict[str, Any]]
     look: Callable[[str | None], object]
+    on_linked: Callable[[], object]
     on_gone: Callable[[str, bool], object]
     wanted: Callable[[], Awaitable[Sequence[str]]]
