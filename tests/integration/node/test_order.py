@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from p2pqueue import node as nodes
 from p2pqueue import wire
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.ledger import NewJob, enqueue_many
+from p2pqueue.node import node as nodes
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers import turns
 from tests.integration.node.stage import Stage, status, until
