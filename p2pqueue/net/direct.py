@@ -83,7 +83,7 @@ class Direct:
 
     @property
     def heartbeat(self) -> Heartbeat | None:
-        """The round trip over `control`, while it is open."""
+        """The round trip over `control`, while it is open; known to the side that offers, which alone asks."""
         return self._heartbeat
 
     async def run(self) -> None:
@@ -287,8 +287,8 @@ class Direct:
 
     def _ask(self) -> None:
         if self._heartbeat is not None and self.control is not None:
-            if (number := self._heartbeat.look(time.monotonic())) is not None:
-                self.control.send_soon(_NET, Ping(number).pack())
+            if (number := self._heartbeat.look(time.monotonic())) is not None and self._ends.offers:
+                self.control.send_soon(_NET, Ping(number).pack())  # the answer is acknowledged as well: it proves both ways
             self._beat = asyncio.get_running_loop().call_later(self._beat_every, self._ask)
 
     def _stop_beating(self) -> None:

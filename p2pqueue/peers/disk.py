@@ -23,7 +23,6 @@ from p2pqueue.replica.store import Store
 T = TypeVar("T")
 THREADS = 3  # that read for all peers together: a large page or message of one doesn't keep the others waiting
 LARGE = 4 * 1024  # bytes of a message from which on reading it is worth a thread's hop
-_OWN = "SELECT author, coalesce((SELECT max(seq) FROM commits), 0) FROM incarnation"
 _PENDING = f"SELECT count(*) FROM (SELECT 1 FROM changes INDEXED BY changes_unverified WHERE verified = 0 LIMIT {VERIFY_BATCH + 1})"
 
 
@@ -54,11 +53,6 @@ class Disk:
 
     def _read_large(self, data: bytes) -> Message | None:
         return decode(data, holds=Signatures(self._store.replica, self._keyring).holds)
-
-    async def own_number(self) -> tuple[bytes, int]:
-        """The own author and its last number, as other processes of this home may have raised it."""
-        author, seq = await self._in_thread(lambda: self._store.replica.read(lambda connection: connection.execute(_OWN).fetchone()))
-        return bytes(author), int(seq)
 
     async def close(self) -> None:
         """Waits for the threads to end; what they read is short."""

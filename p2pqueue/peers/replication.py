@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from p2pqueue.errors import P2PQueueError
 from p2pqueue.peers.conversation import Conversation
 from p2pqueue.peers.disk import Disk
 from p2pqueue.peers.linked import LinkedPeer
@@ -103,7 +102,7 @@ class Replication:
                 self._group, self._disk = group, disk
                 for linked in self._linked.values():
                     self._begin(linked)
-                await self._follow(disk)
+                await self._follow()
                 for linked in self._linked.values():
                     self._end(linked)
         finally:
@@ -129,25 +128,13 @@ class Replication:
             }
         return found
 
-    async def _follow(self, disk: Disk) -> None:
-        """Tells every session of what this device writes, whichever process of its home does."""
+    async def _follow(self) -> None:
+        """Tells every session of what this device writes, whichever process of its home does; what peers brought has others."""
         async with self._store.subscribe(quiet=True) as changes:
             async for _ in changes:
-                if await self._is_local(disk):
+                before, self._own = self._own, self._store.own_number
+                if self._own != before:
                     self._tell(local=True)
-
-    async def _is_local(self, disk: Disk) -> bool:
-        """Says whether own numbers were given out since the last look; what peers brought has others."""
-        before = self._own
-        author, _, seq = self._store.replica.numbers
-        if (author, seq) == before:
-            try:
-                author, seq = await disk.own_number()
-            except P2PQueueError as error:
-                _log.debug("looking for what was written here: %s", error)
-                return True
-        self._own = (author, seq)
-        return self._own != before
 
     def _tell(self, *, local: bool, but: Conversation | None = None) -> None:
         for linked in tuple(self._linked.values()):

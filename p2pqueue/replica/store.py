@@ -102,6 +102,11 @@ class Store:
         return self.replica.connection
 
     @property
+    def own_number(self) -> tuple[bytes, int]:
+        """The own author and its last number, as far as commits of this home, in whatever process, were looked at."""
+        return self._watch.number
+
+    @property
     def is_closed(self) -> bool:
         """Says whether `close` was called."""
         return self._closed

@@ -25,6 +25,11 @@ class Watch:
         self._author, self._seen = replica.connection.execute(_OWN).fetchone()
         self._version = self._data_version()
 
+    @property
+    def number(self) -> tuple[bytes, int]:
+        """The own author and its last number, as of the last look; from whatever thread."""
+        return self._author, self._seen
+
     def look(self) -> list[Rows | None]:
         """What was committed elsewhere since the last look."""
         version = self._data_version()
