@@ -35,6 +35,7 @@ class ClaimedJob(NamedTuple):
     has_input: bool
     checkpoint: bytes | None
     error: str | None
+    recorded: bool = False  # its row tells already that it runs
     progress: float = 0.0  # how far an earlier run had come, where this one goes on from its checkpoint
 
     @property

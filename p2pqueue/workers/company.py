@@ -47,7 +47,7 @@ class Company:
                 self._contest.clear()
             return None
         self._looked_at = now
-        return self._contest.begin(me, others, now, self._roster.filled)
+        return self._contest.begin(me, others, now, self._roster.turned)
 
     def looked(self, claimed: int) -> None:
         """The look is over. One that took long and came to nothing isn't repeated at once."""

@@ -31,9 +31,9 @@ class Contest:
         """How many jobs are left to others."""
         return len(self._seen)
 
-    def begin(self, me: Presence, others: Sequence[Presence], now: float, filled: Mapping[str, float]) -> Survey:
-        """Begins a look at all jobs that can be claimed; `filled` says when others were heard to have no slot left."""
-        for device_id, at in filled.items():
+    def begin(self, me: Presence, others: Sequence[Presence], now: float, turned: Mapping[str, float]) -> Survey:
+        """Begins a look at all jobs that can be claimed; `turned` says when slots of others filled or came free."""
+        for device_id, at in turned.items():
             self._active[device_id] = max(at, self._active.get(device_id, at))
         return Survey(self, me, others, now)
 

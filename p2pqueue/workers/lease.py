@@ -42,6 +42,38 @@ class LeaseWatch:
         return max(0.0, min(waits)) if waits else None
 
 
+@dataclass
+class Vigil:
+    """Says when one device may judge: only while it could have heard of what it does not know.
+
+    After its start, a wake, a new network or a first link it waits for one finished round of replication; where none
+    comes, for as long as any lease lasts. Times are seconds, monotonic.
+    """
+
+    watch: LeaseWatch
+    since: float  # a round must have been finished after this
+    _usable: bool = False
+    _linked: bool = False
+
+    def woke(self, now: float) -> None:
+        """This device slept, or could not work for a while."""
+        self.watch.restart(now)
+        self.since = now
+
+    def may_judge(self, now: float, *, usable: bool, synced: float | None) -> bool:
+        """Says whether what seems stale is stale.
+
+        `usable`: there is a network, or none is needed; `synced`: when a round was finished last with any linked
+        device, None while none is linked.
+        """
+        if usable and not self._usable:
+            self.woke(now)
+        elif synced is not None and not self._linked:
+            self.since = now
+        self._usable, self._linked = usable, synced is not None
+        return usable and (synced is None or synced >= self.since or now - self.since >= self.watch.stale_after)
+
+
 def marks(rows: Iterable[tuple[str, int, int, int | None]]) -> dict[str, Hashable]:
     """The marks of leases from rows of (job, generation, claim, heartbeat's hlc)."""
     return {job_id: (generation, claim, beat) for job_id, generation, claim, beat in rows}

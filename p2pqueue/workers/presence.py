@@ -91,7 +91,7 @@ class Roster:
 
     started: float
     others: bool
-    filled: dict[str, float] = field(default_factory=dict)  # by device: when it was heard last to have no slot left
+    turned: dict[str, float] = field(default_factory=dict)  # by device: when its last slot filled, or the first came free
     _heard: dict[str, tuple[Presence, float]] = field(default_factory=dict)
     _linked: float | None = None
     _met: bool = False  # some peer has told of itself
@@ -101,8 +101,8 @@ class Roster:
         known = self._heard.get(presence.device_id)
         self._heard[presence.device_id] = (presence, now)
         self._met = True
-        if presence.slots > 0 >= presence.free and (known is None or known[0].free > 0):
-            self.filled[presence.device_id] = now
+        if known is not None and (known[0].free > 0) != (presence.free > 0):
+            self.turned[presence.device_id] = now
         return known is None or known[0] != presence
 
     def linked(self, now: float) -> None:
@@ -118,7 +118,7 @@ class Roster:
     def gone(self, device_id: str) -> None:
         """A device said goodbye, or is known to be dead."""
         self._heard.pop(device_id, None)
-        self.filled.pop(device_id, None)
+        self.turned.pop(device_id, None)
 
     def live(self, now: float) -> list[Presence]:
         """Those heard within `GONE_AFTER`."""

@@ -22,7 +22,8 @@ from p2pqueue.jobs.waiting import Demand, unfit
 from p2pqueue.workers.presence import SCORE_PER_CORE, Presence
 
 STEP = 0.25  # seconds that each worker with a free slot before this one is given to take the job
-BACKSTOP = 10.0  # seconds after which nobody is waited for any more
+BACKSTOP = 10.0  # seconds after which no better worker without a free slot is waited for any more
+LONGEST = 3 * BACKSTOP  # seconds after which nobody is waited for, however busy it is
 TURNOVER = 2.0  # seconds since it last took something within which a worker without a free slot takes the next of its share
 NOMINAL_WORK = 60.0  # seconds that a job is thought to take on one core, where nothing else is known
 NOMINAL_RATE = 40e6  # bytes a second at which an input is thought to come from another device
@@ -41,9 +42,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Go:
-    """Take the job now; `last`: after the others of its priority, as another worker may take it next."""
+    """Take the job now.
+
+    `last`: after the others of its priority, as another worker may take it next; `contested`: another worker is better
+    placed, and had better hear of the claim at once.
+    """
 
     last: bool = False
+    contested: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Wait:
 
 
 Decision = Go | Wait
-_GO, _GO_LAST = Go(), Go(last=True)
+_GO, _CONTESTED, _LAST = Go(), Go(contested=True), Go(last=True, contested=True)
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 
@@ -70,7 +76,7 @@ def decide(
 ) -> Decision:  # fmt: skip
     """Says whether `me`, which is fit for the job and has a free slot, takes it now.
 
-    `active` says when each device was last seen to take something.
+    `active` says when each device was last seen to take something, or to have a slot come free.
     """
     field = Field(candidate.demand, me, others, shared=candidate.shared, holders=candidate.holders)
     return field.decide(candidate.job_id, candidate.seen_at, now, active)
@@ -124,31 +130,32 @@ class Field:
             return _GO
         my_lot = _lot(job_id, self._me)
         free = self._ahead + [worker for worker in self._level if _lot(job_id, worker.device_id) < my_lot]
-        turning = [worker for worker, ahead in self._turning if ahead or _lot(job_id, worker.device_id) < my_lot]
+        turning = self._worth + [worker for worker, ahead in self._turning if ahead or _lot(job_id, worker.device_id) < my_lot]
         lately = {each.device_id: at for each in turning if (at := active.get(each.device_id, -TURNOVER)) + TURNOVER > now}
-        until, last, first = self._turn(job_id, seen_at, turning, len(free), lately, shares)
-        if self._worth:
-            until, first = seen_at + BACKSTOP, self._worth[0]
-        first = free[0] if free else first
-        if now < until and first is not None:
-            return Wait(self._reasons[first.device_id], until, first.device_id)
-        return _GO_LAST if last else _GO
+        freed = max((active.get(worker.device_id, seen_at) for worker in free), default=seen_at)
+        until, last = seen_at + (BACKSTOP if self._worth else 0.0), False
+        if turning:
+            until, last = self._turn(job_id, seen_at, until, turning, lately, shares)
+        until = max(until, min(freed, seen_at + BACKSTOP)) + STEP * len(free)
+        if now < until:
+            first = free[0] if free else turning[0]
+            return Wait(self._reasons[first.device_id], until, (turning or free)[0].device_id)
+        return _LAST if last else _CONTESTED if free or turning else _GO
 
     def _turn(
-        self, job_id: str, seen_at: float, turning: list[Presence], free: int, lately: Mapping[str, float], shares: dict[str, int] | None
-    ) -> tuple[float, bool, Presence | None]:  # fmt: skip
-        """Until when the job is left to those with a free slot and those that may free one, whether it is taken last, and for whom."""
-        if not turning:
-            return seen_at + STEP * free, False, None
-        owner = min(turning, key=lambda worker: _lot(job_id, worker.device_id)) if len(turning) > 1 else turning[0]
-        until = max(seen_at, *lately.values()) + STEP * (free + 1) if lately else seen_at + STEP * free
-        next_of_its = False
+        self, job_id: str, seen_at: float, until: float, turning: list[Presence], lately: Mapping[str, float], shares: dict[str, int] | None
+    ) -> tuple[float, bool]:  # fmt: skip
+        """Until when a job is left to those without a free slot, and whether it is taken after the others."""
+        turning.sort(key=lambda worker: _lot(job_id, worker.device_id))
+        owner, next_of_its = turning[0], False
         if shares is not None:
             shares[owner.device_id] = place = shares.get(owner.device_id, 0) + 1
             next_of_its = place <= owner.slots
+        if lately:  # what it took last may have been this job
+            until = max(until, min(max(lately.values()) + STEP, seen_at + LONGEST))
         if next_of_its and owner.device_id in lately:
-            until = max(until, lately[owner.device_id] + TURNOVER)
-        return min(until, seen_at + BACKSTOP), next_of_its, owner
+            until = max(until, min(lately[owner.device_id] + TURNOVER, seen_at + BACKSTOP))
+        return until, next_of_its
 
 
 def rank(candidate: Candidate, workers: Sequence[Presence]) -> list[Presence]:

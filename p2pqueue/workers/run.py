@@ -42,10 +42,6 @@ class Run:
         """Its claim, as it is kept until its row tells."""
         return begun(self.job, self.author)
 
-    def is_ahead_of(self, progress: float) -> bool:
-        """Says whether it is so much further on than another run of its job that it had better go on."""
-        return self.progress >= progress + PROGRESS_STEP
-
     def is_due(self, now: float, beat_every: float) -> bool:
         """Says whether its lease is to be renewed, or its progress to be written."""
         if not self.recorded or self.outranked:

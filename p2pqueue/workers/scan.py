@@ -43,6 +43,9 @@ def claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
         writer.put_known("jobs", "state", scan.steps)
     if scan.claimed:
         begun.keep(writer.connection, [*taker.begun, *(begun.begun(job, writer.author) for job in scan.claimed)])
+        contested = [begun.begun(job, writer.author) for job in scan.claimed if job.recorded]
+        if contested:  # those who are better placed had better hear of it at once
+            begun.write_begun(writer, contested)
     return scan.claimed
 
 
@@ -112,19 +115,21 @@ class _Scan:
                 if len(self._last) < self._slots:
                     self._last.append(row)
                 return
-        self._take(row)
+            self._take(row, contested=decision.contested)
+        else:
+            self._take(row)
 
     def _take_last(self) -> None:
         last, self._last = self._last, []
         for row in last[: self._slots - len(self.claimed)]:
-            self._take(row)
+            self._take(row, contested=True)
 
-    def _take(self, row: tuple[Any, ...]) -> None:
+    def _take(self, row: tuple[Any, ...], *, contested: bool = False) -> None:
         taker, state = self._taker, JobState(*row[15:27])
         limit = row[7] or taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
         step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=self._now, due_at=row[27])
         if isinstance(step, Transition):
-            self.claimed.append(_claimed(row, step.state, limit, self._now))
+            self.claimed.append(_claimed(row, step.state, limit, self._now, recorded=contested))
         elif isinstance(step := lattice.exhausted(state, max_attempts=limit, now=self._now), Transition):
             self.steps.append(put_state(row[0], step))
 
@@ -153,11 +158,11 @@ def _needs(told: str | None) -> frozenset[str]:
     return frozenset(json.loads(told)) if told else _NO_NEEDS
 
 
-def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int) -> ClaimedJob:
+def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int, *, recorded: bool) -> ClaimedJob:
     holder = Holder(state.generation, state.claim, state.worker_id or "")
     return ClaimedJob(
         job_id=row[0], task=row[1], queue=row[2], args=row[3], options=row[4], title=row[5], holder=holder, attempt=state.attempt,
         max_attempts=max_attempts, claimed_at=now, timeout=row[8], stall_timeout=row[9], backoff=row[10], retry_on=row[11],
         input_manifest=row[13], has_input=row[12] is not None, checkpoint=row[14], error=state.error,
-        progress=row[28] or 0.0,
+        recorded=recorded, progress=row[28] or 0.0,
     )  # fmt: skip

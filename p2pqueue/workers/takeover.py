@@ -22,7 +22,7 @@ from p2pqueue.jobs.ledger import put_state
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS
-from p2pqueue.workers.lease import LeaseWatch, marks
+from p2pqueue.workers.lease import LeaseWatch, Vigil, marks
 from p2pqueue.workers.presence import Roster
 from p2pqueue.workers.recovery import end_runs
 from p2pqueue.workers.states import states_of
@@ -49,11 +49,10 @@ class Takeover:
         self._max_attempts = dict(max_attempts)
         self._pause = stale_after / LOOKS
         self._watch = LeaseWatch(stale_after)
+        self._vigil = Vigil(self._watch, since=time.monotonic())
         self._roster = roster
         self._usable = usable
         self._synced = synced
-        self._judges_after = time.monotonic()  # a round must have been finished since: the start, a wake, the first link
-        self._could = self._linked = False
         self._gone: set[str] = set()  # devices that said goodbye and were not heard of again
         self._wake = asyncio.Event()
 
@@ -68,7 +67,7 @@ class Takeover:
         while True:
             now = time.monotonic()
             if now - last > 4 * self._pause:
-                self._begin_anew(now)
+                self._vigil.woke(now)
             last = now
             await self._look(now)
             self._wake.clear()
@@ -81,7 +80,7 @@ class Takeover:
     async def _look(self, now: float) -> None:
         leases, workers = await self._store.read(partial(foreign_leases, device_id=self._device_id))
         self._watch.observe(leases, now)
-        if not self._may_judge(now):
+        if not self._vigil.may_judge(now, usable=self._usable(), synced=self._synced()):
             return
         if self._roster is not None and self._gone:
             self._gone -= {presence.device_id for presence in self._roster.live(now)}
@@ -91,20 +90,6 @@ class Takeover:
         for job_id in taken:
             why = "its worker has left" if job_id in left else "its worker has been silent for too long"
             _log.warning("job %s: %s; taken over", job_id, why)
-
-    def _may_judge(self, now: float) -> bool:
-        """Says whether this device could have heard of what it does not know."""
-        usable, synced = self._usable(), self._synced()
-        if (usable and not self._could) or (synced is not None and not self._linked):
-            self._judges_after = now
-            if usable and not self._could:
-                self._watch.restart(now)
-        self._could, self._linked = usable, synced is not None
-        return usable and (synced is None or synced >= self._judges_after)
-
-    def _begin_anew(self, now: float) -> None:
-        self._watch.restart(now)
-        self._judges_after = now
 
 
 def foreign_leases(connection: sqlite3.Connection, *, device_id: str) -> tuple[dict[str, Hashable], dict[str, str]]:

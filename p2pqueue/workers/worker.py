@@ -34,6 +34,7 @@ from p2pqueue.workers.patience import Patience
 from p2pqueue.workers.presence import SCORE_PER_CORE, Presence, Roster
 from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Runner
+from p2pqueue.workers.rivalry import Found, course
 from p2pqueue.workers.run import Reporter, Run, event_of, record
 from p2pqueue.workers.settle import beat, checkpoint
 from p2pqueue.workers.telling import tell_end, tell_start
@@ -186,7 +187,8 @@ class Worker:
         assert self._group is not None
         self._empty.clear()
         tell_start(job)
-        run = self.runs[job.job_id] = Run(job, author, started=(now := time.monotonic()), beaten=now, progress=job.progress)
+        now = time.monotonic()
+        run = self.runs[job.job_id] = Run(job, author, started=now, beaten=now, progress=job.progress, recorded=job.recorded)
         self._unrecorded.set()
         self._group.create_task(self._run(run))
 
@@ -254,17 +256,12 @@ class Worker:
             run = self.runs.get(job_id)
             if run is None:
                 continue
-            _, status, generation, claim, worker, progress = found.get(job_id, (job_id, None, 0, 0, None, 0.0))
-            if status is None or status == "cancelled":
-                self._stop_run(run, "cancelled")
-            elif generation != run.job.holder.generation or status == "succeeded":
-                self._stop_run(run, "lost")
-            elif status == "paused":
-                self._stop_run(run, "held")
-            elif (claim, worker) != (run.job.holder.claim, run.job.holder.worker_id) and (run.recorded or status == "running"):
-                run.outranked = True
-                if status == "running" and not run.is_ahead_of(progress):
-                    self._stop_run(run, "lost")
+            row = found.get(job_id)
+            now = Found(*row[1:]) if row else Found(None, 0, 0, None, 0.0)
+            goes = course(run.job.holder, now, progress=run.progress, recorded=run.recorded)
+            run.outranked = goes in ("beside", "lost")
+            if goes != "holds" and goes != "beside":
+                self._stop_run(run, goes)
 
     # -- what handlers say ------------------------------------------------------------------------------------
 

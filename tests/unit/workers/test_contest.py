@@ -25,8 +25,8 @@ def look(survey: Survey, *jobs: str) -> dict[str, Decision]:
     return {job: survey.decide(job, RENDER, shared=True, holders=frozenset()) for job in jobs}
 
 
-def see(contest: Contest, at: float, *jobs: str, others: list[Presence], filled: dict[str, float] | None = None) -> dict[str, Decision]:
-    survey = contest.begin(ME, others, at, filled or {})
+def see(contest: Contest, at: float, *jobs: str, others: list[Presence], turned: dict[str, float] | None = None) -> dict[str, Decision]:
+    survey = contest.begin(ME, others, at, turned or {})
     found = look(survey, *jobs)
     survey.end([job for job, decision in found.items() if isinstance(decision, Go)], complete=True)
     return found
@@ -38,7 +38,7 @@ def test_a_job_waits_from_when_it_was_seen_first_and_not_anew_at_each_look() -> 
     assert contest.until == 10.0 + STEP
     assert isinstance(see(contest, 10.0 + STEP / 2, "one", "two", others=[STRONG])["one"], Wait)
     later = see(contest, 10.0 + STEP, "one", "two", others=[STRONG])
-    assert later["one"] == Go()
+    assert later["one"] == Go(contested=True)
     assert isinstance(later["two"], Wait)
     assert contest.until == 10.0 + STEP / 2 + STEP
 
@@ -53,7 +53,7 @@ def test_why_a_job_is_left_can_be_asked() -> None:
 
 def test_a_worker_that_goes_from_job_to_job_is_left_its_share_of_a_backlog() -> None:
     contest, busy = Contest(), worker("b", free=0)
-    first = see(contest, 10.0, *JOBS, others=[busy], filled={busy.device_id: 10.0})
+    first = see(contest, 10.0, *JOBS, others=[busy], turned={busy.device_id: 10.0})
     mine = [job for job, decision in first.items() if isinstance(decision, Go)]
     theirs = [job for job in JOBS if job not in mine]
     assert 10 < len(mine) < 30
@@ -74,7 +74,7 @@ def test_what_a_busy_worker_would_take_next_is_taken_after_the_rest() -> None:
 def test_nobody_is_waited_for_longer_than_the_back_stop() -> None:
     contest, busy = Contest(), worker("b", free=0)
     for tenth in range(int(BACKSTOP * 10)):
-        see(contest, 10.0 + tenth / 10, "one", others=[busy, worker("c", 6000, free=0)], filled={busy.device_id: 10.0 + tenth / 10})
+        see(contest, 10.0 + tenth / 10, "one", others=[busy, worker("c", 6000, free=0)], turned={busy.device_id: 10.0 + tenth / 10})
     assert contest.waiting == 1
     assert isinstance(see(contest, 10.0 + BACKSTOP, "one", others=[busy, worker("c", 6000, free=0)])["one"], Go)
 

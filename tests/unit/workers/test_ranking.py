@@ -30,7 +30,7 @@ def test_the_stronger_worker_takes_it_and_the_weaker_waits_a_step() -> None:
     assert decide(job(), strong, [weak], 100.0) == Go()
     waits = decide(job(), weak, [strong], 100.0)
     assert waits == Wait("left to b, which is expected to finish it earlier", 100.0 + STEP, strong.device_id)
-    assert decide(job(), weak, [strong], 100.0 + STEP) == Go()
+    assert decide(job(), weak, [strong], 100.0 + STEP) == Go(contested=True)
 
 
 def test_each_better_worker_with_a_free_slot_is_given_a_step() -> None:
@@ -47,8 +47,8 @@ def test_a_stronger_worker_without_a_slot_is_waited_for_while_it_would_still_be_
     decision = decide(job(), weak, [much_stronger], 100.0)
     assert isinstance(decision, Wait)
     assert decision.until == 100.0 + BACKSTOP
-    assert decide(job(), weak, [much_stronger], 100.0 + BACKSTOP) == Go()
-    assert decide(job(), weak, [little_stronger], 100.0) == Go()
+    assert decide(job(), weak, [much_stronger], 100.0 + BACKSTOP) == Go(contested=True)
+    assert decide(job(), weak, [little_stronger], 100.0) == Go(contested=True)
 
 
 def test_whoever_holds_a_large_input_is_better_placed_than_a_somewhat_stronger_one() -> None:
@@ -81,9 +81,9 @@ def test_whoever_asks_exactly_one_worker_with_a_slot_takes_a_job_at_once_and_all
 ) -> None:
     workers = [worker(chr(97 + index), score, free=int(free)) for index, (score, free) in enumerate(told)]
     idle = [each for each in workers if each.free]
-    at_once = [each for each in idle if decide(job(number), each, [other for other in workers if other is not each], 100.0) == Go()]
+    at_once = [each for each in idle if isinstance(decide(job(number), each, [other for other in workers if other is not each], 100.0), Go)]
     assert len(at_once) <= 1
     if len(idle) == len(workers):
         assert at_once == [rank(job(number), workers)[0]]
-    late = 100.0 + max(BACKSTOP, STEP * len(workers))
-    assert all(decide(job(number), each, [other for other in workers if other is not each], late) == Go() for each in idle)
+    late = 100.0 + BACKSTOP + STEP * len(workers)
+    assert all(isinstance(decide(job(number), each, [other for other in workers if other is not each], late), Go) for each in idle)
