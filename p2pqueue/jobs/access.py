@@ -60,6 +60,11 @@ class Access:
         return self._opened is not None
 
     @property
+    def opened(self) -> object:
+        """What stands for this opening of the home, which is opened if need be: another one stands for the next."""
+        return self._open()
+
+    @property
     def identity(self) -> Identity:
         """The keys of the home. Raises `NotInitialised`, naming `init` and `join`."""
         return self._open().identity
@@ -167,7 +172,7 @@ class _Opened:
         self.identity = load(home)
         self.replica = open_replica(home, self.identity)
         self.owner = self.identity.owner
-        self.commits = Commits(self.replica, after=partial(doorbell.ring, home.socket_path))
+        self.commits = Commits(self.replica, after=doorbell.ringer(home.socket_path))
         self._shelf: Shelf | None = None
         self.finalizer = weakref.finalize(access, _close, self.commits, self.replica)
 

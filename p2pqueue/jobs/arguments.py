@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgpack
 
@@ -60,12 +61,14 @@ _ADVICE: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """Packed arguments, or a packed result, and the files named in it."""
 
     data: bytes
-    files: dict[str, File] = field(default_factory=dict)
+    files: Mapping[str, File]
+
+
+_NOTHING: Final = Encoded(wire.pack({}), MappingProxyType({}))
 
 
 def encode(args: Mapping[str, Any]) -> Encoded:
@@ -73,6 +76,8 @@ def encode(args: Mapping[str, Any]) -> Encoded:
 
     A `File` may stand for a whole argument and is named by its parameter. Raises `ArgumentError`.
     """
+    if not args:
+        return _NOTHING
     files: dict[str, File] = {}
     plain: dict[str, Any] = {}
     for name, value in args.items():

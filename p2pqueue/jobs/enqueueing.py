@@ -29,29 +29,52 @@ BATCH: Final = 1000  # jobs in one transaction of a bulk
 _log = logging.getLogger(__name__)
 
 
+class Mould:
+    """What all jobs of one task with the same options have alike. It is good for one opening of a home."""
+
+    def __init__(self, access: Access, task: str, *, options: EnqueueOptions, declared: TaskOptions) -> None:
+        self.access = access
+        self.opened = access.opened
+        self._options = options
+        self._is_due = options.is_due
+        self._task = task
+        blank = NewJob(
+            task=task,
+            args=b"",
+            queue=declared.queue,
+            title=options.title if options.title is not None else declared.title,
+            priority=options.priority if options.priority is not None else declared.priority,
+            max_attempts=options.max_attempts,
+            timeout=options.timeout,
+            unique_key=options.unique_key,
+            owner=access.owner,
+            space=access.identity.space_id,
+        )
+        self._rest = blank[2:]
+
+    def fill(self, args: Mapping[str, Any]) -> NewJob:
+        """The job of one call. Raises `ArgumentError` and `InputUnreadable`."""
+        data, files = encode(args)
+        new = NewJob(self._task, data, *self._rest)
+        if self._is_due and not files:
+            return new
+        taken = tuple(_take_in(self.access, parameter, file) for parameter, file in files.items())
+        return new._replace(
+            run_at=self._options.due_ms(time.time_ns() // 1_000_000), files=taken, manifest=_manifest(self.access, taken) if taken else None
+        )
+
+    def enqueue(self, args: Mapping[str, Any]) -> Job[Any]:
+        """Makes a job; durable on return."""
+        return Job(self.access, self.access.write(Alike(self.fill(args), ledger.enqueue_many)).id)
+
+    async def aenqueue(self, new: NewJob) -> Job[Any]:
+        """Makes a job that is prepared, without blocking the loop."""
+        return Job(self.access, (await self.access.awrite(Alike(new, ledger.enqueue_many))).id)
+
+
 def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: EnqueueOptions, declared: TaskOptions) -> NewJob:
     """The job of one call. Raises `ArgumentError`, `InputUnreadable` and whatever keeps a home from being opened."""
-    encoded = encode(args)
-    files: tuple[NewFile, ...] = ()
-    manifest = None
-    if encoded.files:
-        files = tuple(_take_in(access, parameter, file) for parameter, file in encoded.files.items())
-        manifest = _manifest(access, files)
-    return NewJob(
-        task=task,
-        args=encoded.data,
-        queue=declared.queue,
-        title=options.title if options.title is not None else declared.title,
-        priority=options.priority if options.priority is not None else declared.priority,
-        max_attempts=options.max_attempts,
-        timeout=options.timeout,
-        run_at=None if options.is_due else options.due_ms(time.time_ns() // 1_000_000),
-        unique_key=options.unique_key,
-        owner=access.owner,
-        files=files,
-        manifest=manifest,
-        space=access.identity.space_id,
-    )
+    return Mould(access, task, options=options, declared=declared).fill(args)
 
 
 def enqueue_unknown(access: Access, task: str, args: Mapping[str, Any], *, queue: str, options: EnqueueOptions) -> Job[Any]:
@@ -61,11 +84,6 @@ def enqueue_unknown(access: Access, task: str, args: Mapping[str, Any], *, queue
     if task not in known and task != EXEC_TASK:
         _log.warning("no device has had the task %r yet; job %s waits for one", task, made.id)
     return Job(access, made.id)
-
-
-def writing(new: NewJob) -> Callable[[Writer], EnqueuedJob]:
-    """The transaction that makes one job; those of many producers are made together."""
-    return Alike(new, ledger.enqueue_many)
 
 
 def batches(jobs: list[NewJob]) -> Iterator[Callable[[Writer], list[EnqueuedJob]]]:

@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -105,29 +106,23 @@ def enqueue(writer: Writer, new: NewJob) -> EnqueuedJob:
 
 def enqueue_many(writer: Writer, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
     """Writes many jobs in one transaction; the plain ones (no unique key, no file) in one batch."""
-    answers: list[EnqueuedJob | None] = []
-    plain: list[NewJob] = []
+    specs: list[tuple[Any, ...]] = []
+    tuned: list[tuple[int, NewJob]] = []
+    others = False
     for new in jobs:
-        if new.unique_key is None and not new.files:
-            plain.append(new)
-            answers.append(None)
-        else:
-            answers.append(enqueue(writer, new))
-    made = iter(enqueue_plain(writer, plain) if plain else ())
-    return [next(made) if answer is None else answer for answer in answers]
-
-
-def enqueue_plain(writer: Writer, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
-    """Writes jobs that have no unique key and no file."""
-    ids = writer.make("jobs", "spec", [_spec(writer, new) for new in jobs])
-    tunes = [
-        Put(job_id, "tune", (new.title, new.priority), generation=0)
-        for job_id, new in zip(ids, jobs, strict=True)
-        if new.title or new.priority
-    ]
-    if tunes:
-        writer.put_known("jobs", "tune", tunes)
-    return [EnqueuedJob(job_id, True) for job_id in ids]
+        if new.unique_key is not None or new.files:
+            others = True
+            continue
+        if new.title or new.priority:
+            tuned.append((len(specs), new))
+        specs.append(_spec(writer, new))
+    ids = writer.make("jobs", "spec", specs)
+    if tuned:
+        writer.put_known("jobs", "tune", [Put(ids[place], "tune", (new.title, new.priority), generation=0) for place, new in tuned])
+    made = map(EnqueuedJob, ids, repeat(True))
+    if not others:
+        return list(made)
+    return [enqueue(writer, new) if new.unique_key is not None or new.files else next(made) for new in jobs]
 
 
 def cancel(writer: Writer, job_id: str) -> None:
@@ -211,10 +206,14 @@ def unique_id(space: str, task: str, key: str) -> str:
 
 
 def _spec(writer: Writer, new: NewJob) -> tuple[Any, ...]:
+    (
+        task, args, queue, _, _, max_attempts, timeout, stall_timeout, backoff, retry_on,
+        run_at, needs, unique_key, owner, options, _, _, _,
+    ) = new  # fmt: skip
+    device = writer.device_id
     return (
-        new.queue, new.task, new.args, new.max_attempts, new.timeout, new.stall_timeout, new.backoff, new.retry_on,
-        new.run_at, new.needs, None, new.unique_key, None, None, new.owner or writer.device_id, writer.device_id,
-        writer.now, wire.pack(new.options) if new.options else _NO_OPTIONS,
+        queue, task, args, max_attempts, timeout, stall_timeout, backoff, retry_on, run_at, needs, None, unique_key,
+        None, None, owner or device, device, writer.now, wire.pack(options) if options else _NO_OPTIONS,
     )  # fmt: skip
 
 

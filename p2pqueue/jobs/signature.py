@@ -62,14 +62,14 @@ class Signature:
         """The map of parameter to value. Raises `ArgumentError`, naming the parameter and what the task takes."""
         if len(args) > len(self._positional):
             raise self._refuse(f"takes at most {len(self._positional)} arguments by position, and {len(args)} were given")
-        bound = dict(zip(self._positional, args, strict=False))
+        bound = dict(zip(self._positional, args, strict=False)) if args else {}
         for name, value in kwargs.items():
             if name in bound:
                 raise self._refuse(f"got the argument {name!r} twice")
             if name not in self._names and not self.takes_any:
                 raise self._refuse(f"has no parameter {name!r}{self._nearest(name)}")
             bound[name] = value
-        if not self._required <= bound.keys():
+        if self._required and not self._required <= bound.keys():
             missing = [name for name in self._positional if name in self._required - bound.keys()]
             missing += sorted(self._required - bound.keys() - set(missing))
             raise self._refuse(f"misses {', '.join(map(repr, missing))}")

@@ -18,6 +18,7 @@ from p2pqueue.jobs.signature import Signature
 if TYPE_CHECKING:
     from typing import Self
 
+    from p2pqueue.jobs.enqueueing import Mould
     from p2pqueue.jobs.handle import Job
     from p2pqueue.jobs.ledger import NewJob
     from p2pqueue.jobs.queue import Queue
@@ -47,6 +48,7 @@ class Task(Generic[P, R]):
         self.declared = options
         self.signature = Signature(name, function)
         self.asked = EnqueueOptions()
+        self._made_mould: Mould | None = None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__qualname__ = getattr(function, "__qualname__", name)
@@ -64,6 +66,7 @@ class Task(Generic[P, R]):
         """The same task with options for its next jobs; see `EnqueueOptions`. The task itself stays as it is."""
         changed = copy.copy(self)
         changed.asked = self.asked.changed(changes)
+        changed._made_mould = None
         return changed
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -71,17 +74,17 @@ class Task(Generic[P, R]):
 
         Raises `ArgumentError` where the arguments don't fit, `InputUnreadable`, `NotInitialised`.
         """
-        from p2pqueue.jobs import enqueueing
-
-        access = self.queue.access
-        return enqueueing.job(access, access.write(enqueueing.writing(self._prepare(args, kwargs))))
+        return self._mould().enqueue(self.signature.bind(args, kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `enqueue`, without blocking the loop."""
-        from p2pqueue.jobs import enqueueing
+        if self.queue.access.is_open and not self.signature.file_parameters:
+            mould = self._mould()
+            return await mould.aenqueue(mould.fill(self.signature.bind(args, kwargs)))  # nothing to wait for before
+        import asyncio
 
-        access = self.queue.access
-        return enqueueing.job(access, await access.awrite(enqueueing.writing(await self._aprepare(args, kwargs))))
+        new = await asyncio.to_thread(self._prepare, args, kwargs)
+        return await self._mould().aenqueue(new)
 
     def enqueue_many(self, calls: Iterable[Arguments]) -> list[Job[R]]:
         """Makes a job of each call: a map of parameters, or a tuple of arguments by position.
@@ -131,21 +134,20 @@ class Task(Generic[P, R]):
             "priority": options.priority,
         }
 
-    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
-        from p2pqueue.jobs.enqueueing import prepare
+    def _mould(self) -> Mould:
+        access, mould = self.queue.access, self._made_mould
+        if mould is None or mould.opened is not access.opened:
+            from p2pqueue.jobs.enqueueing import Mould
 
-        bound = self.signature.bind(args, kwargs)
-        return prepare(self.queue.access, self.name, bound, options=self.asked, declared=self.declared)
+            mould = self._made_mould = Mould(access, self.name, options=self.asked, declared=self.declared)
+        return mould
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        return self._mould().fill(self.signature.bind(args, kwargs))
 
     def _prepare_all(self, calls: Iterable[Arguments]) -> list[NewJob]:
-        return [self._prepare(*_call(call)) for call in calls]
-
-    async def _aprepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
-        import asyncio
-
-        if self.queue.access.is_open and not self.signature.file_parameters:
-            return self._prepare(args, kwargs)  # nothing to wait for; a thread would cost more than all the rest
-        return await asyncio.to_thread(self._prepare, args, kwargs)
+        fill, bind = self._mould().fill, self.signature.bind
+        return [fill(bind(*_call(call))) for call in calls]
 
 
 class SyncTask(Task[P, R]):

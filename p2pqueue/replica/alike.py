@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class Alike(Generic[T]):
     """A change that can be made together with others of its kind, for much less than one by one.
 
     `all` makes the changes for several items and gives what became of each. Called, it makes the one for its own.
     """
 
-    item: Any
-    all: Callable[[Writer, Sequence[Any]], list[T]]
+    __slots__ = ("all", "item")
+
+    def __init__(self, item: Any, all: Callable[[Writer, Sequence[Any]], list[T]]) -> None:
+        self.item = item
+        self.all = all
 
     def __call__(self, writer: Writer) -> T:
         """Makes this change alone."""

@@ -17,7 +17,7 @@ from p2pqueue.replica.inserting import Row
 from p2pqueue.replica.statements import Shape
 
 _ADD = "INSERT INTO totals (tbl, status, n) VALUES (?, ?, ?) ON CONFLICT (tbl, status) DO UPDATE SET n = n + excluded.n"
-BLOCK = 64  # numbers of own writes after which the totals catch up with the commits
+BLOCK = 64  # numbers of own writes after which the totals catch up with the commits: then `fold` is called
 MOVED = "json_extract(value, '$[0]') AS tbl, json_extract(value, '$[1]') AS status, json_extract(value, '$[2]') AS n"
 _FOLD = (
     f"INSERT INTO totals (tbl, status, n) SELECT tbl, status, sum(n) FROM (SELECT {MOVED} FROM commits, json_each(moved) "
@@ -68,11 +68,6 @@ def add_all(connection: sqlite3.Connection, table: str, counts: Mapping[str, int
     for status, number in counts.items():
         if number:
             connection.execute(_ADD, (table, status, number))
-
-
-def is_one_block(before: int, after: int) -> bool:
-    """Says whether commits that end at these numbers leave what they moved in their rows: `fold` comes once a block."""
-    return before // BLOCK == after // BLOCK
 
 
 def fold(connection: sqlite3.Connection, last: int) -> None:

@@ -37,6 +37,7 @@ class Database:
     ) -> None:
         self.path = path
         self.connection = connection
+        self._cursor = connection.cursor()  # a new one for each statement takes half as long as the statement
         self.shapes: Mapping[str, Shape] = {}
         self.numbers = (b"", 0, 0)  # of the last transaction: author, its number before and after
         self.touched: Set[tuple[str, str]] = frozenset()  # by the last transaction
@@ -52,7 +53,7 @@ class Database:
         self._wal_size = 0
         self._unlooked = 0  # numbers given out since the log was looked at
         self._own: Own | None = None  # as the last transaction here left it, at this version of the data:
-        self._version = -1
+        self._version: tuple[int] | None = None
 
     @property
     def signer(self) -> Signer:
@@ -70,7 +71,10 @@ class Database:
             self._undo(error)
             raise
         self._lock.release()
-        self._checkpoint_some_time(writer)
+        self._unlooked += writer.seq - writer.began_at or 1
+        if self._unlooked >= _LOOK_EVERY:  # small transactions look at the log by turns
+            self._unlooked = 0
+            self.checkpoint_if_due()
         return result
 
     def write_many(self, fns: Sequence[Transaction]) -> list[Done]:
@@ -137,13 +141,6 @@ class Database:
             self._checkpoint("PASSIVE")
             self._wal_size = size
 
-    def _checkpoint_some_time(self, writer: Writer) -> None:
-        """As `checkpoint_if_due`, but small transactions look at the log by turns."""
-        self._unlooked += writer.seq - writer.began_at or 1
-        if self._unlooked >= _LOOK_EVERY:
-            self._unlooked = 0
-            self.checkpoint_if_due()
-
     def rewind_log(self) -> None:
         """Moves the log into the database, so that the next commit writes over it from its beginning; for idle moments.
 
@@ -196,19 +193,20 @@ class Database:
 
     def _begin(self) -> Writer:
         """Begins a transaction; the lock is held."""
-        connection = self.connection
-        connection.execute("BEGIN IMMEDIATE")
+        cursor = self._cursor
+        cursor.execute("BEGIN IMMEDIATE")
         # What another process has committed since, SQLite tells by the version: until then author, number and clock are known.
-        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        version = cursor.execute("PRAGMA data_version").fetchone()
         own = self._own if version == self._version else None
         self._own, self._version = None, version
         return self._writer(own)
 
     def _commit(self, writer: Writer) -> None:
         writer.finish()
-        self.connection.execute("COMMIT")
-        self._own = own = writer.own
-        self.numbers = (own[0], writer.began_at, own[2])
+        self._cursor.execute("COMMIT")
+        author, seq = writer.author, writer.seq
+        self._own = (author, writer.hlc, seq)
+        self.numbers = (author, writer.began_at, seq)
         self.touched = writer.touched
 
     def _undo(self, error: BaseException) -> None:

@@ -46,14 +46,25 @@ def ring(socket_path: Path) -> None:
 
     The connection is kept for the next ring; a full one means that the node has rings to read already.
     """
-    here = _HERE.get((os.fspath(socket_path), os.getpid()))
-    if here is None:
-        _BELLS.ring(socket_path)
-        return
-    try:
-        here()
-    except RuntimeError:
-        pass  # its loop has just been closed
+    ringer(socket_path)()
+
+
+def ringer(socket_path: Path) -> Callable[[], None]:
+    """As `ring`, for whoever rings often."""
+    name = os.fspath(socket_path)
+    absent, monotonic = _BELLS.absent, time.monotonic
+
+    def ring() -> None:
+        here = _HERE.get((name, os.getpid())) if _HERE else None
+        if here is not None:
+            try:
+                here()
+            except RuntimeError:
+                pass  # its loop has just been closed
+        elif name not in absent or absent[name] <= monotonic():
+            _BELLS.ring(name)
+
+    return ring
 
 
 def answer_here(socket_path: Path, on_ring: Callable[[], object] | None) -> None:
@@ -71,21 +82,18 @@ class _Bells:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, int], socket.socket] = {}
-        self._absent: dict[str, float] = {}  # paths where no node was, and until when that is believed
+        self.absent: dict[str, float] = {}  # paths where no node was, and until when that is believed
 
-    def ring(self, path: Path) -> None:
-        name = os.fspath(path)
+    def ring(self, name: str) -> None:
         key = (name, os.getpid())
         with self._lock:
-            if self._absent and self._absent.get(name, 0.0) > time.monotonic():
-                return
             kept = self._kept.pop(key, None)
             if kept is None or not _rings(kept):
-                kept = _new_bell(path)
+                kept = _new_bell(name)
             if kept is not None:
                 self._kept[key] = kept
             else:
-                self._absent[name] = time.monotonic() + ABSENT_FOR
+                self.absent[name] = time.monotonic() + ABSENT_FOR
 
     def close(self) -> None:
         with self._lock:
@@ -94,11 +102,11 @@ class _Bells:
             self._kept.clear()
 
 
-def _new_bell(path: Path) -> socket.socket | None:
+def _new_bell(path: str) -> socket.socket | None:
     if not os.path.exists(path):  # no node: a look costs a tenth of a socket, and programs ring at every commit
         return None
     try:
-        bell = connect(path, timeout=RING_WAIT)
+        bell = connect(Path(path), timeout=RING_WAIT)
     except NodeNotRunning:
         return None
     bell.setblocking(False)

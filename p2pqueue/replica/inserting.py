@@ -40,6 +40,7 @@ class Inserting:
         self._shape = shape
         self._counted = shape.table.counted
         self._plans: dict[tuple[tuple[str, ...], tuple[bool, ...]], _Plan] = {}
+        self._latest: dict[tuple[str, ...], _Plan] = {}  # most rows that come alone are like the last one
 
     def insert(self, connection: sqlite3.Connection, registers: tuple[str, ...], rows: Sequence[Row]) -> Counts:
         """Inserts rows that have these registers and no others; gives how many begin with which status.
@@ -47,8 +48,11 @@ class Inserting:
         Of an earlier row nothing may be left in the table but empty columns.
         """
         if len(rows) == 1:
-            plan = self._plan(registers, rows[0])
-            given = plan.given(rows[0])
+            (row,) = rows
+            plan = self._latest.get(registers)
+            if plan is None or plan.left(row) != plan.nothing:
+                plan = self._latest[registers] = self._plan(registers, row)
+            given = plan.given(row)
             status = self._status(connection, plan, given) if self._counted else None
             connection.execute(plan.text, given)
             return {} if status is None else {status: 1}
@@ -106,4 +110,7 @@ class Inserting:
 def _picking(places: Sequence[int]) -> _Pick:
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda row: tuple([row[place] for place in places])
+    if not places:
+        return lambda row: ()
+    (place,) = places
+    return lambda row: (row[place],)

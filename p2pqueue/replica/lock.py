@@ -48,13 +48,16 @@ class WriteLock:
 
     def acquire(self) -> None:
         """Takes the lock; `release` gives it back. Raises `HomeBusy` when it isn't free for too long."""
-        if not self._thread.acquire(timeout=self.wait):
+        if not self._thread.acquire(True, self.wait):
             raise HomeBusy(f"another thread of this program has been writing to {self.path} for more than {self.wait:.0f} s")
         self._depth += 1
         if self.path is None or self._depth > 1:
             return
         try:
-            self._enter()
+            if self._passes < _PASSES and _try_lock(self._main):
+                self._passes += 1
+                return
+            self._queue_up()
         except BaseException:
             self._depth -= 1
             self._thread.release()
@@ -67,10 +70,7 @@ class WriteLock:
             _unlock(self._main)
         self._thread.release()
 
-    def _enter(self) -> None:
-        if self._passes < _PASSES and _try_lock(self._main):
-            self._passes += 1
-            return
+    def _queue_up(self) -> None:
         self._passes = 0
         if _try_lock(self._turnstile):
             try:

@@ -7,11 +7,14 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue.replica.derivation import NEWEST, Derivation
 from p2pqueue.replica.inserting import Inserting
 from p2pqueue.replica.tables import Register, Table
+
+if TYPE_CHECKING:
+    from p2pqueue.replica.making import Make
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PART = {"generation": (0, "INTEGER"), "claim": (2, "INTEGER"), "hlc": (3, "INTEGER"), "author": (4, "BLOB")}
@@ -92,6 +95,7 @@ class Shape:
         self._counted = f"CASE WHEN {live_sql(table)} THEN status END".replace('"', "")
         self.counts_by = self._derivation.used_by(self._counted)  # the columns that say as what a row is counted
         self.inserting = Inserting(self)
+        self.makers: dict[str, Make] = {}  # by register
 
     def upsert(self, registers: tuple[str, ...]) -> str:
         """Writes these registers of one row; parameters: key, newest time, then values and kept parts by register."""

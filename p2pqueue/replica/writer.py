@@ -14,8 +14,8 @@ from typing import Any
 from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
 from p2pqueue.replica.batch import Batch, Known
-from p2pqueue.replica.counting import add_all, counting, fold, is_one_block, pack_moved
-from p2pqueue.replica.making import RANDOM_SIZE, id_of, make
+from p2pqueue.replica.counting import BLOCK, add_all, counting, fold, pack_moved
+from p2pqueue.replica.making import RANDOM_SIZE, id_of, maker
 from p2pqueue.replica.merged import Done, Put, Signer
 from p2pqueue.replica.pending import Pending
 from p2pqueue.replica.signing import Keyring, body_of
@@ -40,6 +40,10 @@ Own = tuple[bytes, int, int]  # author, clock, last number
 class Writer:
     """The hand that writes in one transaction. Every value it gives is good as long as that lasts."""
 
+    _pending: Pending | None = None
+    _savepoint: str | None = None  # the one to open before the function that runs now touches the connection
+    _opened = False
+
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -61,18 +65,18 @@ class Writer:
         self.touched: set[tuple[str, str]] = set()
         self.sign = sign
         self._fresh: set[str] = set()  # keys that were made in this transaction and that SQLite hasn't seen
-        self._pending: Pending | None = None
-        self._savepoint: str | None = None  # the one to open before the function that runs now touches the connection
-        self._opened = False
         began: Own = connection.execute(SELECT_OWN).fetchone() if own is None else own
         self._began = began
         self.author, self.hlc, self.seq = began
+        self.began_at = self.seq  # the author's last number when the transaction began
         self._moved: dict[tuple[str, str], int] = {}  # counters that go with the commit
 
     @property
     def connection(self) -> sqlite3.Connection:
         """The connection, with everything on it that was put so far."""
         pending = self._pending
+        if pending is None and not self._moved and self._savepoint is None:
+            return self._connection
         if self._savepoint is not None and not self._opened:
             if pending is not None:
                 pending.flush_others()
@@ -85,11 +89,6 @@ class Writer:
         return self._connection
 
     @property
-    def own(self) -> Own:
-        """Author, clock and number as they are now."""
-        return self.author, self.hlc, self.seq
-
-    @property
     def device_id(self) -> str:
         """The device that writes."""
         return self.signer.device_id
@@ -99,16 +98,10 @@ class Writer:
         """Its name for people."""
         return self.signer.label
 
-    @property
-    def began_at(self) -> int:
-        """The author's last number when the transaction began."""
-        seq: int = self._began[2]
-        return seq
-
     def new_id(self) -> str:
         """A new id that carries the time of its making: a UUIDv7 made from the clock."""
         self.hlc = hlc = tick(self.hlc, self.now)
-        made = id_of(hlc, self.random(RANDOM_SIZE))
+        made = id_of(hlc, int.from_bytes(self.random(RANDOM_SIZE), "big"))
         self._fresh.add(made)
         return made
 
@@ -141,9 +134,15 @@ class Writer:
 
         Of each row the values, in declared order and with the types of their columns.
         """
-        keys, counts = make(self, self._shape(table), register, rows)
+        if not rows:
+            return []
+        shape = self._shape(table)
+        make = shape.makers.get(register)
+        if make is None:
+            make = shape.makers[register] = maker(shape, register)
+        keys, counts = make(self, rows)
         self._count(table, counts)
-        self.note(table, keys)
+        self.touched.update(zip(repeat(table), keys))
         return keys
 
     def put_known(self, table: str, register: str, puts: Sequence[Put], *, new: bool = False) -> None:
@@ -224,22 +223,24 @@ class Writer:
         """Writes author, number and clock back; the caller commits."""
         if self._pending is not None:
             self._pending.flush_others()
-        author, hlc, seq = self._began
-        if self.author != author or not is_one_block(seq, self.seq):
-            fold(self.connection, seq)
-        moved = self._moved
-        self._moved = {}
+        author, hlc, before = self._began
+        seq = self.seq
+        if before // BLOCK != seq // BLOCK or self.author != author:
+            fold(self.connection, before)
+        moved, self._moved = self._moved, {}
         connection = self.connection
-        if self.seq != seq or self.author != author:
-            connection.execute(_INSERT_COMMIT, (self.seq, self.random(_TAG_SIZE), self.hlc, pack_moved(moved) if moved else None))
+        if before != seq or self.author != author:
+            connection.execute(_INSERT_COMMIT, (seq, self.random(_TAG_SIZE), self.hlc, pack_moved(moved) if moved else None))
         elif self.hlc != hlc:
             connection.execute("UPDATE incarnation SET hlc = ?", (self.hlc,))
 
     def _count(self, table: str, counts: Mapping[str, int]) -> None:
         """Counts new rows in: with the commit itself where nothing here can be undone alone."""
         if self._savepoint is None:
+            moved = self._moved
             for status, number in counts.items():
-                self._moved[table, status] = self._moved.get((table, status), 0) + number
+                counter = table, status
+                moved[counter] = moved.get(counter, 0) + number
         else:
             add_all(self._connection, table, counts)
 
