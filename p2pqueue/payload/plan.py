@@ -76,10 +76,11 @@ class Plan:
         self._back(chunk, source)
 
     def failed(self, chunk: int, source: str, now: float) -> None:
-        """A source failed, or was too slow."""
+        """A source failed, or was too slow. What fails while it rests was asked before, and counts no more."""
         standing = self._standing(source)
-        standing.failures += 1
-        if standing.failures >= STRIKES:
+        if now >= standing.rests_until:
+            standing.failures += 1
+        if standing.failures >= STRIKES and now >= standing.rests_until:
             standing.rests_until = now + min(LONGEST_REST, FIRST_REST * 2 ** (standing.failures - STRIKES))
         self._back(chunk, source)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.net.device import Device
 from tests.net.lan import Lan, obstacle
+from tests.net.meeting import found
 
 Space = Callable[..., list[Device]]
 
@@ -27,12 +29,15 @@ def lan() -> Iterator[Lan]:
 def space(lan: Lan, tmp_path: Path) -> Space:
     """Makes a space of so many devices, one on each host (`h1`, `h2` …), with no node running yet."""
 
-    def make(count: int, **settings: str) -> list[Device]:
-        devices = [Device(lan.add(f"h{number}"), tmp_path / f"h{number}", **settings) for number in range(1, count + 1)]
-        first, *others = devices
-        first("init", "--label", "h1", "--space", "net")
-        for number, other in enumerate(others, 2):
-            first.let_in(other, f"h{number}")
-        return devices
+    return partial(found, lan, tmp_path)
 
-    return make
+
+@pytest.fixture(scope="module")
+def shared_space(runtime_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Space]:
+    """As `space`, for all tests of a module together: starting nodes is what costs most."""
+    reason = obstacle()
+    if reason is not None:
+        pytest.skip(reason)
+    with Lan() as lan, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(runtime_dir))
+        yield partial(found, lan, tmp_path_factory.mktemp("shared"))

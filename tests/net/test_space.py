@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import signal
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.net.conftest import Space
 from tests.net.device import PROGRAM, Device, pace, until
-
-MB = 1_000_000
-
-
-def linked(devices: list[Device], *, within: float, path: str | None = None) -> None:
-    """Waits until all are linked to all, by a path if one is named."""
-    labels = {f"h{number}" for number in range(1, len(devices) + 1)}
-
-    def all_linked(device: Device) -> bool:
-        return device.online() == labels and (path is None or set(device.paths().values()) == {path})
-
-    for device in devices:
-        until(partial(all_linked, device), within=within, what=f"{device.host.name} sees {labels} by {path}")
-
-
-def equal(devices: list[Device], *, within: float) -> None:
-    """Waits until all devices hold the same."""
-
-    def same() -> bool:
-        documents = [device("status") for device in devices]
-        return len({each["digest"] for each in documents}) == 1 and len({str(each["heads"]) for each in documents}) == 1
-
-    until(same, within=within, what="equal digests and heads")
-    first, *others = (device.jobs() for device in devices)
-    for other in others:
-        assert other == first
-
-
-def random_file(path: Path, size: int) -> str:
-    """Writes random bytes; gives their SHA-256."""
-    digest = hashlib.sha256()
-    with path.open("wb") as file:
-        for start in range(0, size, 8 * MB):
-            piece = os.urandom(min(8 * MB, size - start))
-            file.write(piece)
-            digest.update(piece)
-    return digest.hexdigest()
+from tests.net.meeting import MB, equal, linked, random_file
 
 
 def test_three_devices_find_one_another_and_one_works_for_the_other(space: Space) -> None:
