@@ -7,7 +7,7 @@ at a time; times are seconds, monotonic.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from p2pqueue.jobs.waiting import Demand
 from p2pqueue.workers.presence import Presence
@@ -23,7 +23,7 @@ class Contest:
     def __init__(self) -> None:
         self.until: float | None = None  # when the first of the jobs left to others may be taken here
         self.reasons: dict[str, tuple[str, float]] = {}  # by job: to whom it is left, in words, and until when
-        self._seen: dict[str, tuple[float, str]] = {}  # by job: since when, and the device that it was left to last
+        self._seen: dict[str, float] = {}  # by job: since when
         self._active: dict[str, float] = {}
 
     @property
@@ -55,7 +55,7 @@ class Survey:
         self._now = now
         self._fields: dict[tuple[Demand, bool, frozenset[str]], Field] = {}
         self._shares: dict[str, int] = {}
-        self._left: dict[str, tuple[float, str]] = {}
+        self._left: dict[str, float] = {}
         self._until: float | None = None
         self._reasons: dict[str, tuple[str, float]] = {}
 
@@ -66,10 +66,10 @@ class Survey:
         if field is None:
             field = self._fields[kind] = Field(demand, self._me, self._others, shared=shared, holders=holders)
         known = self._contest._seen.get(job_id)
-        seen_at = self._now if known is None else known[0]
+        seen_at = self._now if known is None else known
         decision = field.decide(job_id, seen_at, self._now, self._contest._active, self._shares)
         if isinstance(decision, Wait):
-            self._left[job_id] = seen_at, decision.left_to
+            self._left[job_id] = seen_at
             self._until = decision.until if self._until is None else min(self._until, decision.until)
             if len(self._reasons) < TOLD:
                 self._reasons[job_id] = decision.reason, decision.until
@@ -77,14 +77,18 @@ class Survey:
             self._left[job_id] = known  # it may not be taken after all, and is no new sight then
         return decision
 
-    def end(self, taken: Sequence[str], *, complete: bool) -> None:
-        """Ends the look; `complete` if it came to the last of the jobs that can be claimed."""
+    def end(self, taken: Sequence[str], *, complete: bool, takers: Callable[[Collection[str]], Iterable[str | None]]) -> None:
+        """Ends the look; `complete` if it came to the last of the jobs that can be claimed.
+
+        `takers` tells which devices have jobs now that can't be claimed any more.
+        """
         contest, before = self._contest, self._contest._seen
         for job_id in taken:
             self._left.pop(job_id, None)
         if complete:
             gone = before.keys() - self._left.keys() - set(taken)
-            contest._active.update(dict.fromkeys((before[job_id][1] for job_id in gone if before[job_id][1]), self._now))
+            if gone:
+                contest._active.update(dict.fromkeys((device for device in takers(gone) if device), self._now))
             contest._seen = self._left
         else:
             contest._seen = {**before, **self._left}

@@ -58,7 +58,6 @@ class Wait:
 
     reason: str
     until: float
-    left_to: str = ""  # the device
 
 
 Decision = Go | Wait
@@ -139,7 +138,7 @@ class Field:
         until = max(until, min(freed, seen_at + BACKSTOP)) + STEP * len(free)
         if now < until:
             first = free[0] if free else turning[0]
-            return Wait(self._reasons[first.device_id], until, (turning or free)[0].device_id)
+            return Wait(self._reasons[first.device_id], until)
         return _LAST if last else _CONTESTED if free or turning else _GO
 
     def _turn(

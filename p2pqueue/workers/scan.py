@@ -7,6 +7,7 @@ claimed; what is better left to another worker, or put off, stays there and is p
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from p2pqueue.jobs import job as lattice
@@ -78,7 +79,7 @@ class _Scan:
                 break
         self._take_last()
         if self._survey is not None:
-            self._survey.end([job.job_id for job in self.claimed], complete=complete)
+            self._survey.end([job.job_id for job in self.claimed], complete=complete, takers=self._takers)
 
     def _go(self, passed: int) -> int:
         """Looks at the next rows; gives how many they were."""
@@ -145,6 +146,10 @@ class _Scan:
 
     def _is_here(self, job_id: str) -> bool:
         return self._connection.execute("SELECT 1 FROM inputs WHERE job_id = ?", (job_id,)).fetchone() is not None
+
+    def _takers(self, jobs: Collection[str]) -> list[str | None]:
+        query = "SELECT DISTINCT worker_id FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+        return [device for (device,) in self._connection.execute(query, (json.dumps(list(jobs)),))]
 
     def _holders(self, row: tuple[Any, ...]) -> frozenset[str]:
         """The devices that are known to hold a job's input: that which enqueued it, and this one."""

@@ -79,6 +79,7 @@ class Worker:
     _unrecorded: asyncio.Event = field(default_factory=asyncio.Event)  # some run may not be recorded yet
     _empty: asyncio.Event = field(default_factory=asyncio.Event)  # nothing runs
     _group: asyncio.TaskGroup | None = None
+    _suspended: bool = False
 
     def __post_init__(self) -> None:
         self._limits = {name: task.max_attempts for name, task in self.tasks.items()}
@@ -86,7 +87,7 @@ class Worker:
         self._patience = Patience()
         self.company = Company(self.roster, self.presence, self.on_free)
         self._turns = Turns(
-            self.store, slots=self.slots, running=self.runs, taker=self._taker, done=self._take_in, rest=self.company.rest,
+            self.store, slots=self.slots, running=self.runs, taker=self._taker, done=self._take_in, rest=self._rest,
             waits=lambda: self._patience.waits() + self.company.waits(),
         )  # fmt: skip
         self.store.companion = self
@@ -114,6 +115,12 @@ class Worker:
         except TimeoutError:
             self.hurry()
 
+    def suspend(self) -> None:
+        """Takes no job any more, and releases what runs: another device works under the same key."""
+        self._suspended = True
+        for run in list(self.runs.values()):
+            self._stop_run(run, "shutdown")
+
     def hurry(self) -> None:
         """Stops what still runs, without waiting for its grace."""
         self._turns.stop(time.monotonic())
@@ -123,7 +130,7 @@ class Worker:
     @property
     def idle(self) -> bool:
         """Says whether nothing runs here, and nothing could be claimed now or later by itself."""
-        return not self.runs and self._turns.idle and not self.company.waits()
+        return not self.runs and (self._suspended or self._turns.idle) and not self.company.waits()
 
     @property
     def done(self) -> int:
@@ -138,7 +145,7 @@ class Worker:
         """What this worker tells other devices of itself."""
         return Presence(
             device_id=self.device_id, ability=self.ability, score=self.score or SCORE_PER_CORE * (os.cpu_count() or 1), slots=self.slots,
-            free=0 if self._turns.stopping else max(0, self.slots - len(self.runs)), version=__version__,
+            free=0 if self._turns.stopping or self._suspended else max(0, self.slots - len(self.runs)), version=__version__,
         )  # fmt: skip
 
     def new_source(self) -> None:
@@ -167,6 +174,9 @@ class Worker:
         unrecorded = tuple(run.begun for run in self.runs.values() if not run.recorded)
         skip = frozenset([*self.runs, *self._patience.left_alone()])
         return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, self.company.survey())
+
+    def _rest(self) -> float:
+        return math.inf if self._suspended else self.company.rest()
 
     def _take_in(self, turn: Turn) -> None:
         for job in turn.claimed:

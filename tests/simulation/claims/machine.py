@@ -335,7 +335,7 @@ class Machine:
                     contested.add(job)
         taken += last[: free - len(taken)]
         if survey is not None:
-            survey.end(taken, complete=complete)
+            survey.end(taken, complete=complete, takers=lambda jobs: [self.rows[job].state.worker_id for job in jobs])
         for job in taken:
             self.begin(job, COMMIT if job in contested else RECORD_AFTER)
         if self.contest.until is not None:

@@ -18,6 +18,7 @@ def worker(name: str, score: int = 60, *, free: int = 1, slots: int = 2) -> Pres
     return Presence(name * 32, Ability(name, frozenset({"render"})), score, slots=slots, free=free)
 
 
+TAKERS = ["b" * 32, None]  # who has what can't be claimed any more
 ME, STRONG = worker("a"), worker("b", 600)
 
 
@@ -28,7 +29,7 @@ def look(survey: Survey, *jobs: str) -> dict[str, Decision]:
 def see(contest: Contest, at: float, *jobs: str, others: list[Presence], turned: dict[str, float] | None = None) -> dict[str, Decision]:
     survey = contest.begin(ME, others, at, turned or {})
     found = look(survey, *jobs)
-    survey.end([job for job, decision in found.items() if isinstance(decision, Go)], complete=True)
+    survey.end([job for job, decision in found.items() if isinstance(decision, Go)], complete=True, takers=lambda jobs: TAKERS)
     return found
 
 
@@ -84,7 +85,7 @@ def test_a_look_that_did_not_come_to_the_end_forgets_nothing() -> None:
     see(contest, 10.0, "one", "two", others=[STRONG])
     survey = contest.begin(ME, [STRONG], 10.1, {})
     look(survey, "two")
-    survey.end([], complete=False)
+    survey.end([], complete=False, takers=lambda jobs: [])
     assert isinstance(see(contest, 10.0 + STEP, "one", others=[STRONG])["one"], Go)
 
 

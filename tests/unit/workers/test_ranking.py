@@ -29,7 +29,7 @@ def test_the_stronger_worker_takes_it_and_the_weaker_waits_a_step() -> None:
     weak, strong = worker("a", 60), worker("b", 240)
     assert decide(job(), strong, [weak], 100.0) == Go()
     waits = decide(job(), weak, [strong], 100.0)
-    assert waits == Wait("left to b, which is expected to finish it earlier", 100.0 + STEP, strong.device_id)
+    assert waits == Wait("left to b, which is expected to finish it earlier", 100.0 + STEP)
     assert decide(job(), weak, [strong], 100.0 + STEP) == Go(contested=True)
 
 
