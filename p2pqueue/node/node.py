@@ -148,11 +148,13 @@ class Node:
             stack.callback(setattr, self._queue.access, "node", None)
         self.shelf = Shelf(home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
         stack.callback(self.shelf.close)
+        await asyncio.to_thread(self.shelf.sweep_landings)
         self.roster = Roster(started=time.monotonic(), others=False)
         parts = Parts(
             store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, members=Members(self.identity), live=self.live,
             roster=self.roster, hello=lambda: self.worker.presence().to_fields(),
-            look=self._look, on_linked=lambda: self.worker.new_source(), on_gone=self._gone, wanted=lambda: self.wanting.uploads(),
+            look=self._look, on_linked=lambda: self.worker.new_source(), on_gone=self._gone,
+            on_clone=lambda: self.worker.suspend(), wanted=lambda: self.wanting.uploads(),
         )  # fmt: skip
         self.network = Network(parts)
         self.wanting = Wanting(

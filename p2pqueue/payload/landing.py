@@ -115,6 +115,16 @@ class Landing:
             self._folder.rmdir()
 
 
+def sweep_landings(folder: Path) -> None:
+    """Removes what the fetches of a node that was killed left half done. For a node's start: nothing else fetches."""
+    for part in folder.glob("*/.part"):
+        try:
+            part.unlink()
+            part.parent.rmdir()
+        except OSError:
+            continue  # the hourly sweep tries again
+
+
 def manifest_shard(chunk: Chunk, shard: bytes) -> Shard:
     """A shard of a manifest as the store takes it. Raises `BadShard` for another one."""
     if address_of(shard) != chunk.address:

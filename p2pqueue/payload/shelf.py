@@ -20,7 +20,7 @@ from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.catalogue import Catalogue
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
-from p2pqueue.payload.landing import Landing
+from p2pqueue.payload.landing import Landing, sweep_landings
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest
 from p2pqueue.payload.names import safe_name, wellformed_name
 from p2pqueue.payload.plain import FileIdentity, absolute, check_readable, default_name, open_plain, settle
@@ -170,6 +170,10 @@ class Shelf:
         """Where a file that comes from elsewhere is written. Raises `DiskFull` when there is no room for it."""
         self._store.check_disk(manifest.size)
         return Landing(self._outputs, manifest)
+
+    def sweep_landings(self) -> None:
+        """Removes what an earlier node of this home left half fetched; for a node's start."""
+        sweep_landings(self._outputs)
 
     def remove(self, capability: str) -> int:
         """Forgets a file, unless several files name it as one of theirs, and tells how many bytes that freed."""

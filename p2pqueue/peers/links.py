@@ -165,8 +165,10 @@ class Links:
 
     def _cloned(self, words: str) -> None:
         if self.clone is None:
-            _log.error("%s; `p2pqueue identity renew` gives this home a key of its own", words)
-        self.clone = words
+            told = f"{words}; this node takes no jobs until `p2pqueue identity renew` has given one of them a key of its own"
+            _log.error("%s", told)
+            self.clone = told
+            self._parts.on_clone()
 
     def _announce(self, nameplate: str | None) -> None:
         self.mesh.set_nameplate(nameplate)

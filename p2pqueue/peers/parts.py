@@ -24,6 +24,7 @@ class Parts:
     :param look: makes the worker look at a job again (None: at all that could be claimed).
     :param on_linked: told that another device is linked.
     :param on_gone: told of each device whose link ended, and whether it said goodbye.
+    :param on_clone: told that another running device has the key of this one.
     :param wanted: the files that should be on the origin now.
     """
 
@@ -38,4 +39,5 @@ class Parts:
     look: Callable[[str | None], object]
     on_linked: Callable[[], object]
     on_gone: Callable[[str, bool], object]
+    on_clone: Callable[[], object]
     wanted: Callable[[], Awaitable[Sequence[str]]]

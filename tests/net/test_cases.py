@@ -190,6 +190,8 @@ def test_a_copied_home_is_noticed_and_told_on_both_sides(space: Space, tmp_path:
         until(partial(trouble, device), within=30 * pace(), what="it tells of the clone")
         assert "identity renew" in device.words()
     waiting = h1("enqueue", "echo", "text=meanwhile")["id"]
+    time.sleep(2)
+    assert h1.job(waiting)["status"] == "queued"  # neither of the two takes anything
     twin.kill(signal.SIGTERM)
     renewed = twin("identity", "renew", code_of(h1))
     assert renewed["device"] != renewed["was"]
