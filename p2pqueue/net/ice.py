@@ -48,6 +48,10 @@ class Path(Connection):
         """The next event. On a closed connection aioice says None, at which aiortc asks again without end."""
         return await super().get_event() or ConnectionClosed()
 
+    def waiting(self) -> int:
+        """How many datagrams have arrived and not been looked at."""
+        return self._queue.qsize()
+
     def abort(self) -> None:
         """Closes the sockets without waiting for what they still hold back."""
         for protocol in self._protocols:

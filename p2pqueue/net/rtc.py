@@ -79,7 +79,7 @@ class RtcConnection:
         self._gatherer = Gatherer(self._path)
         self._ice = IceTransport(self._gatherer)
         self._dtls = DtlsTransport(self._ice, [certificate])
-        self._sctp = SctpTransport(self._dtls)
+        self._sctp = SctpTransport(self._dtls, waiting=self._path.waiting)
         self._channel = RTCDataChannel(self._sctp, RTCDataChannelParameters(label="p2pqueue", negotiated=True, id=0))
         self._stage = "offered"
         self._reason: str | None = None

@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from OpenSSL import SSL
 
 from p2pqueue.net.ortc import RTCDtlsParameters, RTCDtlsTransport, RTCSctpCapabilities, RTCSctpTransport
 
 INITIAL_RTO = 1.0  # seconds: a lost first packet waits this long; the standard's 3 s eat up the time to connect
-FLIGHT_LIMIT = 160 * 1160  # bytes under way: what fits a socket's buffer of 416 KiB, Linux's default limit; beyond it whole rows are lost
+PACKET = 1160  # bytes of data in a full one
+FLIGHT_LIMIT = 160 * PACKET  # bytes under way: what fits a socket's buffer of 416 KiB, Linux's default limit; beyond it whole rows are lost
+TOGETHER = 4  # packets that one acknowledgement may cover: as many as aiortc sends in answer to one
 HELD_LIMIT = 8 * 1024 * 1024  # bytes of unfinished messages of a peer that ignores the window of 1 MiB
 
 _log = logging.getLogger(__name__)
@@ -65,8 +68,11 @@ class SctpTransport(RTCSctpTransport):
 
     on_broken: Callable[[str], None] | None = None
 
-    def __init__(self, transport: RTCDtlsTransport) -> None:
+    def __init__(self, transport: RTCDtlsTransport, *, waiting: Callable[[], int] = lambda: 0) -> None:
+        """`waiting` says how many datagrams have arrived and not been looked at."""
         super().__init__(transport)
+        self._behind = waiting
+        self._unacknowledged = 0  # packets since the last acknowledgement that we sent
         self._rto = INITIAL_RTO
         self._sacked = self._last_sacked_tsn
         self.moved_at = 0.0  # when the peer last acknowledged anything new, by the loop's clock
@@ -82,6 +88,21 @@ class SctpTransport(RTCSctpTransport):
                 self._break("the other device sends a message without end")
             if self._sacked != self._last_sacked_tsn:
                 self._sacked, self.moved_at = self._last_sacked_tsn, asyncio.get_running_loop().time()
+
+    async def _send_sack(self) -> None:
+        """One acknowledgement for packets that have come together, unless any is missing: half the work of both sides is theirs."""
+        self._unacknowledged += 1
+        if self._unacknowledged < TOGETHER and self._behind() and not self._sack_misordered and not self._sack_duplicates:
+            return
+        self._unacknowledged = 0
+        await super()._send_sack()
+
+    async def _receive_sack_chunk(self, chunk: Any) -> None:
+        """Lets the window grow by every packet that is acknowledged, as if each had been by itself."""
+        packets, before = (chunk.cumulative_tsn - self._last_sacked_tsn) % (1 << 32), self._cwnd
+        await super()._receive_sack_chunk(chunk)
+        if 1 < packets <= TOGETHER and self._cwnd > before <= self._ssthresh:
+            self._cwnd += (packets - 1) * PACKET
 
     async def _transmit(self) -> None:
         if self.state != "closed":
