@@ -11,9 +11,12 @@ from collections.abc import Callable
 
 from p2pqueue.workers.contest import Contest, Survey
 from p2pqueue.workers.presence import Presence, Roster
+from p2pqueue.workers.ranking import STEP
 
 TELL_AGAIN = 0.2  # seconds between two presences that tell of slots
 SHORT_LOOK = 200  # jobs left to others up to which a look at all of them costs next to nothing
+SLOW = 8.0  # times as long as a turn takes others are given at least: a busy machine hears late of what they took
+AVERAGED = 8  # turns
 REST = 3.0  # times as long as a longer look took nothing is looked at again
 
 
@@ -30,6 +33,7 @@ class Company:
         self._contest = Contest()
         self._looked_at = 0.0
         self._looking = False
+        self._took = 0.0  # seconds from the beginning of a turn to its end, lately
         self._rests_until = 0.0
         self._has_free = True  # as told last
         self._told_at = 0.0
@@ -47,10 +51,12 @@ class Company:
                 self._contest.clear()
             return None
         self._looked_at = now
-        return self._contest.begin(me, others, now, self._roster.turned)
+        return self._contest.begin(me, others, now, self._roster.turned, step=max(STEP, SLOW * self._took))
 
     def looked(self, claimed: int) -> None:
         """The look is over. One that took long and came to nothing isn't repeated at once."""
+        if self._looking:
+            self._took += (time.monotonic() - self._looked_at - self._took) / AVERAGED
         if self._looking and not claimed and self._contest.waiting > SHORT_LOOK:
             now = time.monotonic()
             self._rests_until = now + REST * (now - self._looked_at)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from p2pqueue.jobs.waiting import Demand
 from p2pqueue.workers.presence import Presence
-from p2pqueue.workers.ranking import Decision, Field, Wait
+from p2pqueue.workers.ranking import STEP, Decision, Field, Wait
 
 REMEMBERED = 50_000  # jobs whose first sight is remembered: some megabytes
 TOLD = 1_000  # reasons that are kept for those who ask why a job waits
@@ -31,11 +31,11 @@ class Contest:
         """How many jobs are left to others."""
         return len(self._seen)
 
-    def begin(self, me: Presence, others: Sequence[Presence], now: float, turned: Mapping[str, float]) -> Survey:
+    def begin(self, me: Presence, others: Sequence[Presence], now: float, turned: Mapping[str, float], *, step: float = STEP) -> Survey:
         """Begins a look at all jobs that can be claimed; `turned` says when slots of others filled or came free."""
         for device_id, at in turned.items():
             self._active[device_id] = max(at, self._active.get(device_id, at))
-        return Survey(self, me, others, now)
+        return Survey(self, me, others, now, step)
 
     def clear(self) -> None:
         """Forgets everything: there is nobody to leave anything to."""
@@ -48,7 +48,8 @@ class Contest:
 class Survey:
     """One look at the jobs that can be claimed, from the most urgent on."""
 
-    def __init__(self, contest: Contest, me: Presence, others: Sequence[Presence], now: float) -> None:
+    def __init__(self, contest: Contest, me: Presence, others: Sequence[Presence], now: float, step: float) -> None:
+        self._step = step
         self._contest = contest
         self._me = me
         self._others = others
@@ -67,7 +68,7 @@ class Survey:
             field = self._fields[kind] = Field(demand, self._me, self._others, shared=shared, holders=holders)
         known = self._contest._seen.get(job_id)
         seen_at = self._now if known is None else known
-        decision = field.decide(job_id, seen_at, self._now, self._contest._active, self._shares)
+        decision = field.decide(job_id, seen_at, self._now, self._contest._active, self._shares, self._step)
         if isinstance(decision, Wait):
             self._left[job_id] = seen_at
             self._until = decision.until if self._until is None else min(self._until, decision.until)

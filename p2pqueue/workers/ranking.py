@@ -44,12 +44,12 @@ class Candidate:
 class Go:
     """Take the job now.
 
-    `last`: after the others of its priority, as another worker may take it next; `contested`: another worker is better
-    placed, and had better hear of the claim at once.
+    `contested`: another worker is better placed, and had better hear of the claim at once; `last`: therefore it is
+    taken after the others of its priority, and where it is what a busy worker takes next, 2, after those.
     """
 
-    last: bool = False
     contested: bool = False
+    last: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class Wait:
 
 
 Decision = Go | Wait
-_GO, _CONTESTED, _LAST = Go(), Go(contested=True), Go(last=True, contested=True)
+_GO = Go()
+_CONTESTED = tuple(Go(contested=True, last=last) for last in (0, 1, 2))
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 
@@ -119,11 +120,13 @@ class Field:
         return {worker.device_id: f"left to {worker.label}, which is expected to finish it earlier" for worker in known}
 
     def decide(
-        self, job_id: str, seen_at: float, now: float, active: Mapping[str, float] = _NONE, shares: dict[str, int] | None = None
+        self, job_id: str, seen_at: float, now: float, active: Mapping[str, float] = _NONE, shares: dict[str, int] | None = None,
+        step: float = STEP,
     ) -> Decision:  # fmt: skip
         """Says whether `me` takes this job now.
 
-        `shares` counts the jobs that were left to each worker without a free slot, among those asked for before.
+        `shares` counts the jobs that were left to each worker without a free slot, among those asked for before; `step`
+        is longer than usual where everything takes longer.
         """
         if self.is_empty:
             return _GO
@@ -134,15 +137,18 @@ class Field:
         freed = max((active.get(worker.device_id, seen_at) for worker in free), default=seen_at)
         until, last = seen_at + (BACKSTOP if self._worth else 0.0), False
         if turning:
-            until, last = self._turn(job_id, seen_at, until, turning, lately, shares)
-        until = max(until, min(freed, seen_at + BACKSTOP)) + STEP * len(free)
+            until, last = self._turn(job_id, seen_at, until, turning, lately, shares, step)
+        until = max(until, min(freed, seen_at + BACKSTOP)) + step * len(free)
         if now < until:
             first = free[0] if free else turning[0]
             return Wait(self._reasons[first.device_id], until)
-        return _LAST if last else _CONTESTED if free or turning else _GO
+        if not free and not turning:
+            return _GO
+        return _CONTESTED[0 if now >= seen_at + BACKSTOP else 2 if last else 1]
 
     def _turn(
-        self, job_id: str, seen_at: float, until: float, turning: list[Presence], lately: Mapping[str, float], shares: dict[str, int] | None
+        self, job_id: str, seen_at: float, until: float, turning: list[Presence], lately: Mapping[str, float],
+        shares: dict[str, int] | None, step: float,
     ) -> tuple[float, bool]:  # fmt: skip
         """Until when a job is left to those without a free slot, and whether it is taken after the others."""
         turning.sort(key=lambda worker: _lot(job_id, worker.device_id))
@@ -151,7 +157,7 @@ class Field:
             shares[owner.device_id] = place = shares.get(owner.device_id, 0) + 1
             next_of_its = place <= owner.slots
         if lately:  # what it took last may have been this job
-            until = max(until, min(max(lately.values()) + STEP, seen_at + LONGEST))
+            until = max(until, min(max(lately.values()) + step, seen_at + LONGEST))
         if next_of_its and owner.device_id in lately:
             until = max(until, min(lately[owner.device_id] + TURNOVER, seen_at + BACKSTOP))
         return until, next_of_its

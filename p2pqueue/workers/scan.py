@@ -60,7 +60,7 @@ class _Scan:
         self._slots = slots
         self._survey = taker.survey
         self._verdicts: dict[tuple[str, str | None], tuple[Demand, Verdict]] = {}  # of jobs without an input, by task and needs
-        self._last: list[tuple[Any, ...]] = []  # rows that are taken after the others of their priority
+        self._last: list[tuple[int, int, tuple[Any, ...]]] = []  # rows that are taken after the others of their priority
         self._aside: list[tuple[int, str]] = []  # rows that leave the index
         self.claimed: list[ClaimedJob] = []
         self.steps: list[Put] = []
@@ -86,7 +86,7 @@ class _Scan:
         seen = 0
         cursor = self._connection.execute(CANDIDATES, (passed,))
         for row in cursor:
-            if self._last and row[29] != self._last[0][29]:
+            if self._last and row[29] != self._last[0][2][29]:
                 self._take_last()
                 if len(self.claimed) == self._slots:
                     break
@@ -113,8 +113,8 @@ class _Scan:
             if isinstance(decision, Wait):
                 return
             if decision.last:
-                if len(self._last) < self._slots:
-                    self._last.append(row)
+                if sum(1 for level, _, _ in self._last if level == decision.last) < self._slots:
+                    self._last.append((decision.last, len(self._last), row))
                 return
             self._take(row, contested=decision.contested)
         else:
@@ -122,7 +122,7 @@ class _Scan:
 
     def _take_last(self) -> None:
         last, self._last = self._last, []
-        for row in last[: self._slots - len(self.claimed)]:
+        for _, _, row in sorted(last)[: self._slots - len(self.claimed)]:
             self._take(row, contested=True)
 
     def _take(self, row: tuple[Any, ...], *, contested: bool = False) -> None:

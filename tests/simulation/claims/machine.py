@@ -315,11 +315,11 @@ class Machine:
         if survey is None:
             self.contest.clear()
         taken: list[str] = []
-        last: list[str] = []
+        last: list[tuple[int, float, str]] = []
         contested: set[str] = set()
         queued = [(row.created, job) for job, row in self.rows.items() if row.state.status == "queued" and job not in self.here]
         complete = True
-        for _, job in sorted(queued):
+        for created, job in sorted(queued):
             if len(taken) == free:
                 complete = False
                 break
@@ -330,10 +330,13 @@ class Machine:
             if isinstance(decision, Wait):
                 self._check_wait(decision)
             else:
-                (last if decision is not None and decision.last else taken).append(job)
+                if decision is not None and decision.last:
+                    last.append((decision.last, created, job))
+                else:
+                    taken.append(job)
                 if decision is not None and decision.contested:
                     contested.add(job)
-        taken += last[: free - len(taken)]
+        taken += [job for _, _, job in sorted(last)[: free - len(taken)]]
         if survey is not None:
             survey.end(taken, complete=complete, takers=lambda jobs: [self.rows[job].state.worker_id for job in jobs])
         for job in taken:

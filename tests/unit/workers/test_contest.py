@@ -39,7 +39,7 @@ def test_a_job_waits_from_when_it_was_seen_first_and_not_anew_at_each_look() -> 
     assert contest.until == 10.0 + STEP
     assert isinstance(see(contest, 10.0 + STEP / 2, "one", "two", others=[STRONG])["one"], Wait)
     later = see(contest, 10.0 + STEP, "one", "two", others=[STRONG])
-    assert later["one"] == Go(contested=True)
+    assert later["one"] == Go(contested=True, last=1)
     assert isinstance(later["two"], Wait)
     assert contest.until == 10.0 + STEP / 2 + STEP
 
@@ -69,7 +69,7 @@ def test_what_a_busy_worker_would_take_next_is_taken_after_the_rest() -> None:
     busy = worker("b", free=0)
     found = see(Contest(), 10.0, *JOBS, others=[busy])  # it has taken nothing for long: nothing is left to it
     assert [decision for decision in found.values() if isinstance(decision, Wait)] == []
-    assert [decision.last for decision in found.values() if isinstance(decision, Go)].count(True) == busy.slots
+    assert [decision.last for decision in found.values() if isinstance(decision, Go)].count(2) == busy.slots
 
 
 def test_nobody_is_waited_for_longer_than_the_back_stop() -> None:

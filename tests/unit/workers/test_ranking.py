@@ -30,7 +30,7 @@ def test_the_stronger_worker_takes_it_and_the_weaker_waits_a_step() -> None:
     assert decide(job(), strong, [weak], 100.0) == Go()
     waits = decide(job(), weak, [strong], 100.0)
     assert waits == Wait("left to b, which is expected to finish it earlier", 100.0 + STEP)
-    assert decide(job(), weak, [strong], 100.0 + STEP) == Go(contested=True)
+    assert decide(job(), weak, [strong], 100.0 + STEP) == Go(contested=True, last=1)
 
 
 def test_each_better_worker_with_a_free_slot_is_given_a_step() -> None:
@@ -48,7 +48,7 @@ def test_a_stronger_worker_without_a_slot_is_waited_for_while_it_would_still_be_
     assert isinstance(decision, Wait)
     assert decision.until == 100.0 + BACKSTOP
     assert decide(job(), weak, [much_stronger], 100.0 + BACKSTOP) == Go(contested=True)
-    assert decide(job(), weak, [little_stronger], 100.0) == Go(contested=True)
+    assert decide(job(), weak, [little_stronger], 100.0) == Go(contested=True, last=1)
 
 
 def test_whoever_holds_a_large_input_is_better_placed_than_a_somewhat_stronger_one() -> None:
