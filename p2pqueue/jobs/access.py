@@ -107,7 +107,8 @@ class Access:
         """As `write`, without blocking the loop; a cancelled await may still commit."""
         if self.node is not None and self.node.is_of_this_loop():
             return await self.node.write(fn)
-        await self._aopen()
+        if self._opened is None:
+            await self._aopen()
         return await self._commits().arun(fn)
 
     def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
