@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from p2pqueue.errors import ConfigError, WorldError
 from p2pqueue.net.addresses import endpoint
@@ -28,6 +29,15 @@ _BACKLOG = 64
 _WS_LIMIT = FRAME_LIMIT + 1024  # bytes: aiohttp refuses a longer frame before it has come
 
 _log = logging.getLogger(__name__)
+_http_log = logging.getLogger(f"{__name__}.http")
+
+
+def _is_no_junk(record: logging.LogRecord) -> bool:
+    """Says whether a record tells of more than a stranger's bytes that are no HTTP: those are worth no line, and no traceback."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_http_log.addFilter(_is_no_junk)
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,9 @@ class Listener:
         try:
             app = web.Application(middlewares=[self._watched], client_max_size=FRAME_LIMIT)
             app.add_routes([web.get("/link", self._link), *self._routes])
-            self._runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=30, shutdown_timeout=CLOSE_WAIT)
+            self._runner = web.AppRunner(
+                app, access_log=None, logger=_http_log, handle_signals=False, keepalive_timeout=30, shutdown_timeout=CLOSE_WAIT
+            )  # fmt: skip
             await self._runner.setup()
             assert self._runner.server is not None
             loop = asyncio.get_running_loop()
