@@ -178,6 +178,25 @@ async def test_waiting_ends_when_enough_has_been_sent_on() -> None:
         assert len([await messages.get() for _ in range(20)]) == 20
 
 
+async def test_packets_that_come_together_are_acknowledged_together() -> None:
+    async with connected() as (one, other):
+        messages, answers, send = inbox(other), 0, other._path.send
+
+        async def counted(data: bytes) -> None:
+            nonlocal answers
+            answers += 1
+            await send(data)
+
+        other._path.send = counted  # type: ignore[method-assign]
+        for _ in range(8):
+            await one.drained(0)
+            one.send(bytes(60_000))
+        for _ in range(8):
+            assert await messages.get() == bytes(60_000)
+        packets = 8 * 60_000 / 1160
+        assert 0 < answers < 0.8 * packets
+
+
 async def test_a_handler_that_raises_ends_its_connection_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     async with connected() as (one, other):
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
