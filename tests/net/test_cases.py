@@ -17,7 +17,7 @@ from tests.net.device import PROGRAM, Device, pace, until
 from tests.net.lan import Lan
 from tests.net.meeting import ended, equal, linked, networking, peers
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(150)]
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 MANY = """

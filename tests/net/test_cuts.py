@@ -15,7 +15,7 @@ from tests.net.conftest import Space
 from tests.net.device import Device, pace, until
 from tests.net.meeting import MB, ended, equal, linked, networking, peers, random_file, took
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(150)]
 
 DEAD_WITHIN, BACK_WITHIN = 6.0, 3.0  # seconds, on a machine that is otherwise idle
 

@@ -14,7 +14,7 @@ from tests.net.conftest import Space
 from tests.net.device import PROGRAM, Device, pace, until
 from tests.net.meeting import MB, ended, linked, networking, peers, random_file
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(150)]
 
 
 @pytest.fixture
