@@ -112,9 +112,7 @@ class OriginClient:
         limit = aiohttp.ClientTimeout(total=TIMEOUT)
         data = None if body is None else io.BytesIO(body)
         try:
-            async with self.session().request(
-                method, url, data=data, headers=headers, allow_redirects=False, timeout=limit
-            ) as answer:
+            async with self.session().request(method, url, data=data, headers=headers, allow_redirects=False, timeout=limit) as answer:
                 return await read(answer)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise SourceFailed(f"the origin {self.name} can't be reached: {str(error) or type(error).__name__}") from error

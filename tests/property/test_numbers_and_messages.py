@@ -34,6 +34,7 @@ from p2pqueue.replica.messages import (
     Rows,
     Writes,
 )
+from p2pqueue.replica.signing import body_of
 from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Head, Write
@@ -51,7 +52,13 @@ STAMPS = st.builds(
 NUMBERS = st.integers(1, (1 << 62) - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 VALUES = st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | TEXTS | st.binary(max_size=40)
-WRITES = st.builds(Write, TEXTS, TEXTS, TEXTS, STAMPS, NUMBERS, st.lists(VALUES, max_size=4).map(tuple))
+PLAIN = st.builds(
+    Write, TEXTS, TEXTS, TEXTS, STAMPS, NUMBERS, st.lists(VALUES, max_size=4).map(tuple), st.none(), st.none(), st.just(False)
+)
+SIGNED = st.builds(
+    lambda write, signature: write._replace(body=body_of(*write[:6]), signature=signature), PLAIN, st.binary(min_size=64, max_size=64)
+)
+WRITES = PLAIN | SIGNED
 HEADS = st.dictionaries(AUTHORS, st.builds(Head, st.integers(0, 1 << 40), st.binary(min_size=8, max_size=8)), max_size=4)
 ROUNDS = st.builds(RoundId, st.binary(min_size=8, max_size=8), st.integers(0, 1 << 30))
 SESSIONS = st.binary(min_size=8, max_size=8)
