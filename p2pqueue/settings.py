@@ -50,7 +50,7 @@ class Settings:
     score: int = _declared(
         0,
         "count",
-        "What this device shall count for where several could take a job; 0 counts its cores..",
+        "What this device shall count for where several could take a job; 0 counts its cores.",
         shown="0 (cores × 30)",
     )
     stale_after: float = _declared(
