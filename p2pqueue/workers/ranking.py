@@ -133,7 +133,7 @@ class Field:
         my_lot = _lot(job_id, self._me)
         free = self._ahead + [worker for worker in self._level if _lot(job_id, worker.device_id) < my_lot]
         turning = self._worth + [worker for worker, ahead in self._turning if ahead or _lot(job_id, worker.device_id) < my_lot]
-        lately = {each.device_id: at for each in turning if (at := active.get(each.device_id, -TURNOVER)) + TURNOVER > now}
+        lately = {each.device_id: active[each.device_id] for each in turning if each.device_id in active}
         freed = max((active.get(worker.device_id, seen_at) for worker in free), default=seen_at)
         until, last = seen_at + (BACKSTOP if self._worth else 0.0), False
         if turning:

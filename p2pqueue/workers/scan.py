@@ -44,9 +44,9 @@ def claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
         writer.put_known("jobs", "state", scan.steps)
     if scan.claimed:
         begun.keep(writer.connection, [*taker.begun, *(begun.begun(job, writer.author) for job in scan.claimed)])
-        contested = [begun.begun(job, writer.author) for job in scan.claimed if job.recorded]
-        if contested:  # those who are better placed had better hear of it at once
-            begun.write_begun(writer, contested)
+        shown = [begun.begun(job, writer.author) for job in scan.claimed if job.recorded]
+        if shown:  # where there are others, they had better hear of it at once, or they would take it too
+            begun.write_begun(writer, shown)
     return scan.claimed
 
 
@@ -116,21 +116,21 @@ class _Scan:
                 if sum(1 for level, _, _ in self._last if level == decision.last) < self._slots:
                     self._last.append((decision.last, len(self._last), row))
                 return
-            self._take(row, contested=decision.contested)
+            self._take(row, shown=True)
         else:
             self._take(row)
 
     def _take_last(self) -> None:
         last, self._last = self._last, []
         for _, _, row in sorted(last)[: self._slots - len(self.claimed)]:
-            self._take(row, contested=True)
+            self._take(row, shown=True)
 
-    def _take(self, row: tuple[Any, ...], *, contested: bool = False) -> None:
+    def _take(self, row: tuple[Any, ...], *, shown: bool = False) -> None:
         taker, state = self._taker, JobState(*row[15:27])
         limit = row[7] or taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
         step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=self._now, due_at=row[27])
         if isinstance(step, Transition):
-            self.claimed.append(_claimed(row, step.state, limit, self._now, recorded=contested))
+            self.claimed.append(_claimed(row, step.state, limit, self._now, recorded=shown))
         elif isinstance(step := lattice.exhausted(state, max_attempts=limit, now=self._now), Transition):
             self.steps.append(put_state(row[0], step))
 

@@ -316,7 +316,6 @@ class Machine:
             self.contest.clear()
         taken: list[str] = []
         last: list[tuple[int, float, str]] = []
-        contested: set[str] = set()
         queued = [(row.created, job) for job, row in self.rows.items() if row.state.status == "queued" and job not in self.here]
         complete = True
         for created, job in sorted(queued):
@@ -334,13 +333,11 @@ class Machine:
                     last.append((decision.last, created, job))
                 else:
                     taken.append(job)
-                if decision is not None and decision.contested:
-                    contested.add(job)
         taken += [job for _, _, job in sorted(last)[: free - len(taken)]]
         if survey is not None:
             survey.end(taken, complete=complete, takers=lambda jobs: [self.rows[job].state.worker_id for job in jobs])
         for job in taken:
-            self.begin(job, COMMIT if job in contested else RECORD_AFTER)
+            self.begin(job, COMMIT if survey is not None else RECORD_AFTER)
         if self.contest.until is not None:
             self.wake_at(self.contest.until)
         self.fills()

@@ -24,6 +24,8 @@ class Outcome:
     healthy: bool
     problem: str | None = None
     met: dict[str, int] = field(default_factory=dict)
+    jobs: int = 0
+    twice: int = 0  # runs beyond what the jobs needed, where links were healthy
 
 
 def run_seed(seed: int) -> Outcome:
@@ -31,10 +33,11 @@ def run_seed(seed: int) -> Outcome:
     healthy = seed % 3 == 0
     world = _world(seed, healthy)
     try:
-        _play(world, healthy)
+        jobs = _play(world, healthy)
     except Broken as broken:
         return Outcome(seed, healthy, str(broken), dict(world.met))
-    return Outcome(seed, healthy, None, dict(world.met))
+    twice = sum(starts - 1 for starts in world.starts.values()) if healthy else 0
+    return Outcome(seed, healthy, None, dict(world.met), len(jobs), twice)
 
 
 def _world(seed: int, healthy: bool) -> World:
@@ -52,7 +55,7 @@ def _world(seed: int, healthy: bool) -> World:
     return world
 
 
-def _play(world: World, healthy: bool) -> None:
+def _play(world: World, healthy: bool) -> list[str]:
     random, start = world.random, world.now + 12.0  # whoever starts has heard of the others by then
     jobs = _enqueue(world, start, healthy)
     if not healthy:
@@ -65,7 +68,8 @@ def _play(world: World, healthy: bool) -> None:
         raise Broken(f"{SLACK} s after the faults stopped nobody runs {waiting}")
     world.run(world.now + end, lambda: _all_ended(world, jobs))
     world.run(world.now + 10.0)
-    _check_end(world, jobs, healthy)
+    _check_end(world, jobs)
+    return jobs
 
 
 def _enqueue(world: World, start: float, healthy: bool) -> list[str]:
@@ -173,11 +177,11 @@ def _known(world: World, job: str) -> list[Machine]:
 
 
 def _not_begun(world: World, jobs: list[str]) -> list[str]:
-    """Jobs that wait although somebody who could run them has a free slot."""
+    """Jobs that nobody is at although somebody who could be has a free slot."""
     found = []
     for job in jobs:
         known = _known(world, job)
-        if not known or any(machine.rows[job].state.status != "queued" for machine in known) or any(job in each.here for each in known):
+        if not known or any(machine.rows[job].state.is_terminal for machine in known) or any(job in each.here for each in known):
             continue
         task = known[0].rows[job].demand.task
         if any(task in machine.tasks and len(machine.here) < machine.slots for machine in known):
@@ -201,7 +205,7 @@ def _all_ended(world: World, jobs: list[str]) -> bool:
     )
 
 
-def _check_end(world: World, jobs: list[str], healthy: bool) -> None:
+def _check_end(world: World, jobs: list[str]) -> None:
     running = [machine for machine in world.machines if machine.runs]
     for job in jobs:
         states = {machine.rows[job].stamp if job in machine.rows else None for machine in running}
@@ -212,6 +216,3 @@ def _check_end(world: World, jobs: list[str], healthy: bool) -> None:
         state = running[0].rows[job].state
         if state.status != "succeeded":
             raise Broken(f"{job} is {state.status} at the end")
-    twice = {job: starts for job, starts in world.starts.items() if starts > 1 + running[0].rows[job].fails} if healthy else {}
-    if twice:
-        raise Broken(f"with healthy links these ran more than once: {twice}")
