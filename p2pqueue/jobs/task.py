@@ -74,13 +74,14 @@ class Task(Generic[P, R]):
 
         Raises `ArgumentError` where the arguments don't fit, `InputUnreadable`, `NotInitialised`.
         """
-        return self._mould().enqueue(self.signature.bind(args, kwargs))
+        arguments = self.signature.bind(args, kwargs)  # what is wrong with a call is told first
+        return self._mould().enqueue(arguments)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `enqueue`, without blocking the loop."""
         if self.queue.access.is_open and not self.signature.file_parameters:
-            mould = self._mould()
-            return await mould.aenqueue(mould.fill(self.signature.bind(args, kwargs)))  # nothing to wait for before
+            arguments, mould = self.signature.bind(args, kwargs), self._mould()
+            return await mould.aenqueue(mould.fill(arguments))  # nothing to wait for before
         import asyncio
 
         new = await asyncio.to_thread(self._prepare, args, kwargs)
@@ -143,11 +144,13 @@ class Task(Generic[P, R]):
         return mould
 
     def _prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
-        return self._mould().fill(self.signature.bind(args, kwargs))
+        arguments = self.signature.bind(args, kwargs)
+        return self._mould().fill(arguments)
 
     def _prepare_all(self, calls: Iterable[Arguments]) -> list[NewJob]:
-        fill, bind = self._mould().fill, self.signature.bind
-        return [fill(bind(*_call(call))) for call in calls]
+        bound = [self.signature.bind(*_call(call)) for call in calls]
+        fill = self._mould().fill
+        return [fill(arguments) for arguments in bound]
 
 
 class SyncTask(Task[P, R]):

@@ -186,9 +186,9 @@ class Batch:
             if not here:
                 insert_new(self.connection, self.shape, registers, parameters)
             elif len(parameters) == 1:
-                execute(self.shape.update(registers), parameters[0])
+                execute(self.shape.settle(registers), parameters[0])
             else:
-                self.connection.executemany(self.shape.update(registers), parameters)
+                self.connection.executemany(self.shape.settle(registers), parameters)
         insert_changes(self.connection, changes)
         return len(changes)
 
@@ -199,7 +199,7 @@ class Batch:
         authors: dict[bytes, bytearray] = {}  # the sqlite3 module binds a bytearray in a third of the time
         for key in sorted(self.winners):  # pages are met in their order
             won = self.winners[key]
-            newest = unknown = 0
+            unknown, shows = 0, False
             row: list[Any] = [key, 0]
             for register, (stamp, seq, verified, _, values, body, signature) in won.items():
                 generation, rank, claim, hlc, author = stamp
@@ -212,11 +212,11 @@ class Batch:
                         values = (None,) * len(values)
                     row += values
                     row += parts(stamp)
-                    newest = max(newest, hlc, -hlc)
+                    shows = True
                 by = authors.get(author) or authors.setdefault(author, bytearray(author))
                 changes.append((name, key, register, by, seq, generation, rank, claim, hlc, body, signature, verified))
-            if newest:
-                row[1] = newest >> COUNTER_BITS
+            if shows:
+                row[1] = self._newest(key) >> COUNTER_BITS
                 names = tuple(register for register in won if register in kept) if unknown else tuple(won)
                 statement = (key in here, names)
                 known = rows.get(statement)
@@ -225,6 +225,12 @@ class Batch:
                 else:
                     known.append(row)
         return rows, changes
+
+    def _newest(self, key: str) -> int:
+        """The latest time among the registers of a row as they stand now: what was outranked leaves no trace in it."""
+        kept = self.shape.kept
+        standing = [each for register, each in self.known[key].items() if register in kept and not each.unread]
+        return max((abs(each.stamp.hlc) for each in standing), default=0)
 
     def content(self, key: str, register: str) -> bytes | None:
         """The bytes of a winner of this batch, None if the register's write is not of this batch."""

@@ -120,6 +120,10 @@ class Shape:
         """As `upsert`, for a row that is known to be there: half the work."""
         return self._texts.get(("update", registers)) or self._keep("update", registers, self._update(registers))
 
+    def settle(self, registers: tuple[str, ...]) -> str:
+        """As `update`, where the caller knows the newest time of the whole row: it is taken as it is."""
+        return self._texts.get(("settle", registers)) or self._keep("settle", registers, self._settle(registers))
+
     def clear(self, registers: tuple[str, ...]) -> str:
         """Empties these registers of one row; parameter: key."""
         return self._texts.get(("clear", registers)) or self._keep("clear", registers, self._clear(registers))
@@ -152,6 +156,10 @@ class Shape:
     def _update(self, registers: tuple[str, ...]) -> str:
         return f"UPDATE {quote(self.name)} SET {self._settings(self._given(registers))} WHERE {quote(self.table.key)} = ?1"
 
+    def _settle(self, registers: tuple[str, ...]) -> str:
+        settings = self._settings(self._given(registers), newest="?2")
+        return f"UPDATE {quote(self.name)} SET {settings} WHERE {quote(self.table.key)} = ?1"
+
     def _clear(self, registers: tuple[str, ...]) -> str:
         given = {name: "NULL" for register in registers for name in self._stored[register]}
         settings = ", ".join(f"{quote(name)} = {text}" for name, text in (given | self._derivation.changed(given)).items())
@@ -165,9 +173,9 @@ class Shape:
     def _given(self, registers: tuple[str, ...]) -> dict[str, str]:
         return {name: f"?{number}" for number, name in enumerate(self.columns(registers), 3)}
 
-    def _settings(self, given: dict[str, str]) -> str:
-        newest = f"max({NEWEST}, ?2)"
-        changed = self._derivation.changed({**given, NEWEST: newest})
+    def _settings(self, given: dict[str, str], *, newest: str = f"max({NEWEST}, ?2)") -> str:
+        # Whether a row is due is judged by the later of the times, of which a merge may take one back.
+        changed = self._derivation.changed({**given, NEWEST: f"max({NEWEST}, ?2)"})
         return ", ".join([f"{NEWEST} = {newest}", *(f"{quote(name)} = {text}" for name, text in (given | changed).items())])
 
 
