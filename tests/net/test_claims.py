@@ -115,7 +115,7 @@ def test_what_a_device_was_at_that_says_goodbye_is_gone_on_with_at_once(space: S
     until(lambda: running_on(h1, job_id) == "h3", within=5 * pace(), what="h3 runs it, long before the lease is over")
 
 
-@pytest.mark.xfail(reason="open: where replicas lag by more than a step, some short jobs run twice", strict=False)
+@pytest.mark.soak  # the aim; where replicas lag by more than a step, some short jobs run twice
 def test_short_jobs_run_once_on_three_devices(space: Space) -> None:
     h1, _, _ = devices = space(3, slots="2", score="60")
     for device in devices:
