@@ -45,11 +45,15 @@ def answer(words: Sequence[str]) -> bool:
     return True
 
 
+# The home, and what only nodes read.
+_HARMLESS = frozenset(f"P2PQUEUE_{name}" for name in ("HOME", "NETWORK", "LISTEN", "PEERS", "DISCOVERY", "INTERFACES", "LANES"))
+
+
 def _is_usual() -> bool:
     """Says whether neither a variable with a default for an option nor a Windows console needs click."""
     if os.name == "nt" and sys.stdout.isatty():
         return False
-    return all(name == "P2PQUEUE_HOME" or not name.startswith(("P2PQUEUE_", "_P2PQUEUE_")) for name in os.environ)
+    return all(name in _HARMLESS or not name.startswith(("P2PQUEUE_", "_P2PQUEUE_")) for name in os.environ)
 
 
 def _understood(words: Sequence[str]) -> tuple[str | None, set[str], dict[str, Any]] | None:
