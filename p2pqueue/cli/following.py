@@ -187,12 +187,17 @@ def _runs(invocation: Invocation, job: str) -> tuple[JobRow, list[RunRow]]:
 
 
 def _print_log(invocation: Invocation, run: RunRow) -> None:
+    from p2pqueue.identity.keys import load
+
     path = _log_path(invocation.home, run)
     if path.exists():
         _copy(path, 0)
     elif run.log_tail:
         invocation.say(f"the whole log is on {plain(run.worker_label or 'another device')}; this is its end")
         _write(run.log_tail.encode())
+    elif run.worker_id != load(invocation.home).device_id:
+        where = plain(run.worker_label or "another device")
+        invocation.say(f"the log of this attempt is on {where}, which ran it: `p2pqueue logs` there shows it")
     else:
         invocation.say("this attempt wrote nothing that is kept here")
 

@@ -88,8 +88,8 @@ def _whereabouts(invocation: Invocation, run: RunRow) -> Iterator[None]:
             raise
         made_on = run.worker_label or "the device"
         raise PayloadUnavailable(
-            f"the content of what job {run.job_id} made is not on this device: it lies on {made_on}, which made it, "
-            "and a backup carries no files"
+            f"the content of what job {run.job_id} made is not on this device: it lies on {made_on}, which made it. "
+            "Start the node there and here, and try again; a backup carries no files"
         ) from error
 
 

@@ -120,6 +120,7 @@ def _as_map(known: Ability) -> dict[str, Any]:
         "needs_by_task": {task: sorted(needs) for task, needs in known.needs_by_task.items()},
         "allow_exec": known.allow_exec,
         "exec_tasks": sorted(known.exec_tasks),
+        "takes": known.takes,
     }
 
 
@@ -133,4 +134,5 @@ def _from_map(known: dict[str, Any]) -> Ability:
         needs_by_task={task: frozenset(needs) for task, needs in known["needs_by_task"].items()},
         allow_exec=known["allow_exec"],
         exec_tasks=frozenset(known["exec_tasks"]),
+        takes=known.get("takes", True),
     )

@@ -24,6 +24,7 @@ class Ability(NamedTuple):
     programs: Container[str] = frozenset()  # needs that programs on PATH meet
     allow_exec: bool = False
     exec_tasks: frozenset[str] = frozenset()  # tasks that run a program
+    takes: bool = True  # jobs at all
 
 
 class Demand(NamedTuple):
@@ -98,7 +99,7 @@ def reason(
         unknown = situation.demand.task != EXEC_TASK and known_tasks and situation.demand.task not in known_tasks
         also = f", and none has had the task {situation.demand.task!r}" if unknown else ""
         return f"no node runs here{also}: start one with `p2pqueue run`"
-    own = unfit(situation.demand, ability)
+    own = unfit(situation.demand, ability) if ability.takes else f"{ability.label} takes no jobs"
     return _elsewhere(own, situation, ability, others) if own else situation.problem or left or "waiting for a free slot"
 
 
@@ -108,11 +109,11 @@ def _elsewhere(own: str, situation: Situation, ability: Ability, others: Mapping
     fit = [each for device, each in others.items() if unfit(_seen_by(device, situation), each) is None]
     lacks = lacking(demand, ability)
     if fit:
-        here = f"too large for {ability.label}" if lacks is None and _too_large(demand, ability) else own
-        if demand.task not in ability.tasks and lacks is not None and demand.task != EXEC_TASK:
+        here = f"too large for {ability.label}" if ability.takes and lacks is None and _too_large(demand, ability) else own
+        if ability.takes and demand.task not in ability.tasks and lacks is not None and demand.task != EXEC_TASK:
             here = f"{ability.label} has no task {demand.task!r}"
         return f"{here}, waiting for {' or '.join(sorted(each.label for each in fit))}"
-    if lacks is None and not _too_large(demand, ability):
+    if ability.takes and lacks is None and not _too_large(demand, ability):
         source = others.get(situation.source or "")
         return f"its input is on {source.label if source else 'another device'}, which has not shared it yet"
     if not others:

@@ -23,6 +23,8 @@ LOST = 4011
 FAULT = 4012
 FLOODED = 4013
 
+GOES_OFFLINE: Final = "it goes offline"  # why a device says goodbye that goes on working by itself
+
 WORDS: Final = {
     BYE: "it left",
     OTHER_PROTOCOL: "it speaks another version of the protocol",

@@ -116,8 +116,10 @@ class Dialler:
             self._troubles.pop(address, None)
             return True
         except PeerError as error:
-            self._note(address, str(error))
-            outcomes.append(getattr(error, "code", 0) or codes.MALFORMED)
+            code = getattr(error, "code", 0) or codes.MALFORMED
+            if code != codes.BYE:  # it is just leaving, as devices do
+                self._note(address, str(error))
+            outcomes.append(code)
         except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
             _log.debug("%s:%d doesn't answer: %r", *address, error)
             self._troubles.pop(address, None)

@@ -161,7 +161,7 @@ class Mesh:
 
     async def offline(self) -> None:
         """Ends all networking until `online`."""
-        await self.close(reason="it goes offline")
+        await self.close(reason=codes.GOES_OFFLINE)
 
     async def online(self) -> Listening:
         """Begins all networking anew, on the port that it had where that is still free."""

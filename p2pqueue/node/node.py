@@ -232,6 +232,7 @@ class Node:
             needs_by_task=needs,
             programs=local.ProgramsOnPath(),
             allow_exec=self.settings.allow_exec,
+            takes=self.settings.work,
             exec_tasks=frozenset(name for name, task in self.tasks.items() if task.command is not None),
         )
 
@@ -249,6 +250,7 @@ class Node:
                 for loop in (self._follow, self.sealer.run, self._tidy, self.takeover.run, self.network.run, self.wanting.run, around.run)
             ]
             await self.worker.work()
+            await self.network.close()  # while rows still go out: what was released is known before the goodbye
             for helper in helpers:
                 helper.cancel()
         self._stopped.set()

@@ -81,13 +81,13 @@ class Links:
         """Begins to listen, to look and to dial. Raises `ConfigError` and `WorldError` where it can't listen."""
         self.listening = await self.mesh.online()
 
-    async def end(self) -> None:
-        """Lets peers have what was written last, says goodbye, and ends all links."""
+    async def end(self, *, stopping: bool) -> None:
+        """Lets peers have what was written last, says goodbye, and ends all links; for good, or as one that goes on by itself."""
         for _ in range(_PARTING_LOOKS):
             if not any(each["ahead"] for each in self.replication.status().values()):
                 break
             await asyncio.sleep(PARTING / _PARTING_LOOKS)
-        await self.mesh.offline()
+        await (self.mesh.close() if stopping else self.mesh.offline())
         self.listening = None
 
     async def run(self) -> None:
@@ -136,7 +136,7 @@ class Links:
         self.replication.down(peer)
         self.sources.down(peer)
         self._parts.roster.gone(peer.device_id)
-        self._parts.on_gone(peer.device_id, why.startswith(codes.WORDS[codes.BYE]))
+        self._parts.on_gone(peer.device_id, why.startswith(codes.WORDS[codes.BYE]) and codes.GOES_OFFLINE not in why)
         if self.uploader is not None:
             self.uploader.wake()
 

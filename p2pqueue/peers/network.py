@@ -22,7 +22,10 @@ from p2pqueue.peers.parts import Parts
 if TYPE_CHECKING:
     from p2pqueue.payload.fetch import Fetched
     from p2pqueue.peers.links import Links
+    from p2pqueue.settings import Settings
 
+LANES: Final = ("webrtc", "http", "origin")
+POLICIES: Final = ("never", "needed", "always")
 AGAIN_AFTER: Final = 30.0  # seconds until networking is tried again that could not begin
 SAVE_EVERY: Final = 60.0  # seconds between two looks whether addresses are to be kept
 
@@ -47,6 +50,7 @@ class Network:
 
     async def start(self) -> None:
         """Begins networking, if there is anybody to link to. Raises `ConfigError` for what can't be meant."""
+        _check(self._parts.settings)
         self._book = await address_book.load(self._parts.store)
         await self._read_members()
         await self._settle()
@@ -63,7 +67,7 @@ class Network:
     async def close(self) -> None:
         """Says goodbye and ends all networking."""
         if self._links is not None and self._links.mesh.is_online:
-            await self._links.end()
+            await self._links.end(stopping=True)
             await address_book.save(self._parts.store, self._book)
 
     async def offline(self) -> None:
@@ -160,7 +164,7 @@ class Network:
             if self._wanted_on and asked and (self._links is None or not self._links.mesh.is_online):
                 await self._begin()
             elif self._links is not None and self._links.mesh.is_online and not self._wanted_on:
-                await self._links.end()
+                await self._links.end(stopping=False)
 
     async def _begin(self) -> None:
         if self._links is None:
@@ -215,3 +219,11 @@ class Network:
             self._wake.set()
             if self._links is not None and self._links.mesh.is_online:
                 self._links.mesh.look_again()
+
+
+def _check(settings: Settings) -> None:
+    unknown = [lane for lane in settings.lanes if lane not in LANES]
+    if unknown or not settings.lanes:
+        raise ConfigError(f"lanes: {', '.join(unknown) or 'none'}, where there are {', '.join(LANES)}")
+    if settings.origin_policy not in POLICIES:
+        raise ConfigError(f"origin_policy: {settings.origin_policy!r}, where there are {', '.join(POLICIES)}")

@@ -21,7 +21,7 @@ from p2pqueue.payload.source import SourceFailed
 
 Policy = Literal["never", "needed", "always"]
 
-LOOK_EVERY: Final = 15.0  # seconds between two looks for what came to be needed without any event
+LOOK_EVERY: Final = 3.0  # seconds between two looks for what came to be needed without any event
 GATHER: Final = 1.0  # seconds from an event to the look: a device that links now may take what is needed
 FIRST_WAIT: Final = 2.0  # seconds after a failure; doubles
 LONGEST_WAIT: Final = 120.0  # seconds

@@ -113,6 +113,7 @@ def test_what_a_device_was_at_that_says_goodbye_is_gone_on_with_at_once(space: S
     linked(devices, within=10 * pace())
     h2.kill(signal.SIGTERM)
     until(lambda: running_on(h1, job_id) == "h3", within=5 * pace(), what="h3 runs it, long before the lease is over")
+    assert h1.job(job_id)["attempts"][0]["status"] == "released"
 
 
 @pytest.mark.soak  # the aim; where replicas lag by more than a step, some short jobs run twice
