@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from p2pqueue.net.peer import Peer
 
 PARTING: Final = 1.0  # seconds at most that a stop waits for peers to have what was written last
+PUSHED_WITHIN: Final = 0.2  # seconds in which what was written last is under way, and counts as such
 _PARTING_LOOKS: Final = 50
 
 _log = logging.getLogger(__name__)
@@ -83,6 +84,8 @@ class Links:
 
     async def end(self, *, stopping: bool) -> None:
         """Lets peers have what was written last, says goodbye, and ends all links; for good, or as one that goes on by itself."""
+        if self.mesh.peers:
+            await asyncio.sleep(PUSHED_WITHIN)
         for _ in range(_PARTING_LOOKS):
             if not any(each["ahead"] for each in self.replication.status().values()):
                 break
