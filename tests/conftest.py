@@ -37,7 +37,7 @@ def runtime_dir() -> Iterator[Path]:
 def clean_environment(monkeypatch: pytest.MonkeyPatch, runtime_dir: Path) -> None:
     """Keeps the developer's own settings, homes and sockets out of the tests, and the tests out of theirs."""
     for name in list(os.environ):
-        if name.startswith("P2PQUEUE_") and not name.startswith("P2PQUEUE_TEST_"):
+        if name.startswith("P2PQUEUE_") and (name == ALL or not name.startswith("P2PQUEUE_TEST_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("P2PQUEUE_INTERFACES", "lo")  # nothing leaves this host
     monkeypatch.setenv("P2PQUEUE_DISCOVERY", "false")
@@ -85,8 +85,11 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
+_ALL_MUST_RUN = os.environ.get(ALL, "") not in ("", "0")  # read once: the tests themselves don't see the variable
+
+
 def _all_must_run() -> bool:
-    return os.environ.get(ALL, "") not in ("", "0")
+    return _ALL_MUST_RUN
 
 
 def _reason(longrepr: object) -> str:

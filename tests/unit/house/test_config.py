@@ -18,6 +18,13 @@ from p2pqueue.home import Home
 from p2pqueue.settings import TABLE, Value, find_setting, parse_duration, parse_size
 
 
+@pytest.fixture(autouse=True)
+def no_variables(clean_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even those that keep other tests on this host."""
+    for setting in TABLE:
+        monkeypatch.delenv(setting.variable, raising=False)
+
+
 def test_a_home_without_a_file_has_the_defaults(home: Home) -> None:
     assert load_settings(home) == Settings()
 
