@@ -79,7 +79,6 @@ class Answers:
         if not isinstance(capability, str):
             raise ArgumentError("capability is the text of a manifest, p2pq1-…")
         steps: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-
         failure: list[P2PQueueError] = []
 
         async def run() -> None:
@@ -97,6 +96,8 @@ class Answers:
             try:
                 while (step := await steps.get()) is not None:
                     yield step
+            except GeneratorExit:
+                pass  # who asked has gone; raised on, the group would wrap it into an error
             finally:
                 fetching.cancel()
         if failure:

@@ -66,10 +66,12 @@ class Fetcher:
         root = parse_capability(capability)
         lock = self._under_way.setdefault(root.address, asyncio.Lock())
         received: Counter[tuple[str, Lane]] = Counter()
-        async with lock:  # several jobs may want one file
-            await self._fetch(root, received, on_progress)
-        if not lock.locked():
-            self._under_way.pop(root.address, None)
+        try:
+            async with lock:  # several jobs may want one file
+                await self._fetch(root, received, on_progress)
+        finally:
+            if not lock.locked():
+                self._under_way.pop(root.address, None)
         return Fetched(dict(received))
 
     async def _fetch(self, root: Capability, received: Counter[tuple[str, Lane]], on_progress: Progress | None) -> None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
-from p2pqueue.errors import ConfigError, PayloadUnavailable, WorldError
+from p2pqueue.errors import ConfigError, P2PQueueError, PayloadUnavailable, WorldError
 from p2pqueue.identity import members as reading
 from p2pqueue.peers import book as address_book
 from p2pqueue.peers.parts import Parts
@@ -68,7 +68,10 @@ class Network:
         """Says goodbye and ends all networking."""
         if self._links is not None and self._links.mesh.is_online:
             await self._links.end(stopping=True)
-            await address_book.save(self._parts.store, self._book)
+            try:
+                await address_book.save(self._parts.store, self._book)
+            except P2PQueueError as error:  # a full disk doesn't keep a node from stopping in order
+                _log.warning("the addresses of other devices were not kept: %s", error)
 
     async def offline(self) -> None:
         """Stops all networking until `online`."""
