@@ -36,10 +36,10 @@ class Hearsay:
         self._told: dict[str, float] = {}  # by job: when its progress was signalled last
 
     def heard(self, signal: Signal, peer: LinkedPeer) -> None:
-        """Takes in a signal."""
+        """Takes in a signal. Of a device that is neither linked nor known no presence is kept: a liar could name any number."""
         fields = signal.fields
         match signal.kind:
-            case "hello":
+            case "hello" if signal.source == peer.device_id or self._members.get(signal.source) is not None:
                 now = time.monotonic()
                 if self._roster.heard(read_presence(signal.source, fields), now):
                     self._look(None)

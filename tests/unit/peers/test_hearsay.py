@@ -1,0 +1,59 @@
+"""What signals of other devices do here: of whom presence is kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from p2pqueue.identity.members import Members
+from p2pqueue.peers.hearsay import Hearsay
+from p2pqueue.peers.linked import LinkedPeer
+from p2pqueue.peers.signals import Signal
+from p2pqueue.workers.live import Live
+from p2pqueue.workers.presence import Roster
+
+LINKED, KNOWN = "11" * 16, "22" * 16
+
+
+@pytest.fixture
+def looks() -> list[str | None]:
+    return []
+
+
+@pytest.fixture
+def roster() -> Roster:
+    return Roster(started=time.monotonic(), others=True)
+
+
+@pytest.fixture
+def hearsay(roster: Roster, looks: list[str | None]) -> Hearsay:
+    members: Any = SimpleNamespace(get=lambda device_id: SimpleNamespace(label="known") if device_id == KNOWN else None)
+    return Hearsay(live=Live(), roster=roster, members=cast(Members, members), emit=lambda _kind, **_fields: None, look=looks.append)
+
+
+def hello(source: str) -> Signal:
+    return Signal("hello", source, os.urandom(8), {"label": "there", "tasks": ["echo"], "slots": 1, "free": 1})
+
+
+PEER = cast(LinkedPeer, SimpleNamespace(device_id=LINKED, role="member"))
+
+
+@pytest.mark.parametrize("source", [LINKED, KNOWN], ids=["linked", "known by its row"])
+def test_the_presence_of_a_device_that_is_linked_or_known_is_kept(
+    hearsay: Hearsay, roster: Roster, looks: list[str | None], source: str
+) -> None:
+    hearsay.heard(hello(source), PEER)
+    assert [each.device_id for each in roster.live(time.monotonic())] == [source]
+    assert looks == [None]
+
+
+def test_devices_that_nobody_knows_take_no_memory_and_no_turn(hearsay: Hearsay, roster: Roster, looks: list[str | None]) -> None:
+    """A peer could name any number of them, each mightier than all workers there are."""
+    for number in range(100):
+        hearsay.heard(hello(f"{number:032x}"), PEER)
+    assert roster.live(time.monotonic()) == []
+    assert looks == []
