@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from p2pqueue.errors import JobCancelled as JobCancelled
     from p2pqueue.errors import JobError as JobError
     from p2pqueue.errors import JobFailed as JobFailed
+    from p2pqueue.errors import KeyInUse as KeyInUse
     from p2pqueue.errors import LinkRefused as LinkRefused
     from p2pqueue.errors import MalformedMessage as MalformedMessage
     from p2pqueue.errors import MisuseError as MisuseError
@@ -60,7 +61,7 @@ __version__: str = "0.1.0"
 _ERRORS = (
     "AlreadyInitialised", "AmbiguousId", "ArgumentError", "BadShard", "BadSignature", "Cancelled", "ChannelClosed",
     "ConfigError", "ConnectFailed", "DamagedHome", "DiskFull", "HomeBusy", "HomeInUse", "InputChanged",
-    "InputUnreadable", "JobCancelled", "JobError", "JobFailed", "LinkRefused", "MalformedMessage", "MisuseError",
+    "InputUnreadable", "JobCancelled", "JobError", "JobFailed", "KeyInUse", "LinkRefused", "MalformedMessage", "MisuseError",
     "NewerDatabase", "NoBulk", "NoSuchDevice", "NoSuchJob", "NobodyThere", "NodeNotRunning", "NotAllowed",
     "NotInitialised", "P2PQueueError", "PairingFailed", "PayloadUnavailable", "PeerError", "PeerGone",
     "ReadOnlyHome", "ResultTimeout", "Retry", "UnknownTask", "WorldError", "WrongState",

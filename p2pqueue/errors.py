@@ -27,6 +27,7 @@ Everything raised on purpose is a `P2PQueueError`. The tree splits by whose faul
     │   ├── NewerDatabase           the database was written by a newer version
     │   ├── HomeBusy                another program has held the home's write lock for too long
     │   ├── HomeInUse               another node runs on this home
+    │   ├── KeyInUse                another running device has the key of this one
     │   ├── NodeNotRunning          no node of this home answers
     │   ├── NobodyThere             no device answers at that address, or with that code
     │   ├── InputUnreadable         a file can't be opened or read
@@ -157,6 +158,10 @@ class HomeInUse(WorldError):
     def __init__(self, message: str, *, pid: int | None = None) -> None:
         super().__init__(message)
         self.pid = pid
+
+
+class KeyInUse(WorldError):
+    """Another running device has the key of this one: one of the two homes was copied; run `p2pqueue identity renew` there."""
 
 
 class NodeNotRunning(WorldError):

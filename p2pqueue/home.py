@@ -54,6 +54,11 @@ class Home(NamedTuple):
         return self.path / "node.lock"
 
     @property
+    def twin_file(self) -> Path:
+        """Tells while the node runs that another device runs with the same key."""
+        return self.path / "twin"
+
+    @property
     def config_file(self) -> Path:
         """Settings, as TOML."""
         return self.path / "config.toml"

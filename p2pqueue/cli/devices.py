@@ -96,8 +96,6 @@ def rename_command(invocation: Invocation, device: str, label: str) -> None:
     if invocation.json:
         output.document({"schema": 1, "device": {"id": found.device_id, "label": label}})
     invocation.say(f"{found.device_id[:8]} is called {plain(label)}; it was {plain(found.label)}")
-    if found.device_id == own.device_id and node_pid(invocation.home) is not None:
-        invocation.say("the running node takes it up when it starts again")
 
 
 @devices_command.command(

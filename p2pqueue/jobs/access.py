@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from p2pqueue.home import Home
+from p2pqueue.jobs.alone import check_alone
 from p2pqueue.jobs.committing import Commits
 from p2pqueue.jobs.opening import open_replica
 
@@ -99,6 +100,11 @@ class Access:
                 self._follower = Follower(self.home)
             return self._follower
 
+    def check_alone(self) -> None:
+        """Raises `KeyInUse` while another running device has the key of this one."""
+        opened = self._open()
+        check_alone(opened.home, opened.twin)
+
     def write(self, fn: Callable[[Writer], T]) -> T:
         """Runs one transaction, durable on return; any exception of `fn` rolls its own part back."""
         return self._commits().run(fn)
@@ -170,6 +176,7 @@ class _Opened:
         from p2pqueue.replica import doorbell
 
         self.home = home
+        self.twin = os.fspath(home.twin_file)
         self.identity = load(home)
         self.replica = open_replica(home, self.identity)
         self.owner = self.identity.owner

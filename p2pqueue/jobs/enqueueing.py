@@ -64,16 +64,19 @@ class Mould:
         )
 
     def enqueue(self, args: Mapping[str, Any]) -> Job[Any]:
-        """Makes a job; durable on return."""
+        """Makes a job; durable on return. Raises `KeyInUse`."""
+        self.access.check_alone()
         return Job(self.access, self.access.write(Alike(self.fill(args), ledger.enqueue_many)).id)
 
     async def aenqueue(self, new: NewJob) -> Job[Any]:
-        """Makes a job that is prepared, without blocking the loop."""
+        """Makes a job that is prepared, without blocking the loop. Raises `KeyInUse`."""
+        self.access.check_alone()
         return Job(self.access, (await self.access.awrite(Alike(new, ledger.enqueue_many))).id)
 
 
 def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: EnqueueOptions, declared: TaskOptions) -> NewJob:
-    """The job of one call. Raises `ArgumentError`, `InputUnreadable` and whatever keeps a home from being opened."""
+    """The job of one call. Raises `ArgumentError`, `InputUnreadable`, `KeyInUse` and whatever keeps a home from being opened."""
+    access.check_alone()
     return Mould(access, task, options=options, declared=declared).fill(args)
 
 
@@ -86,8 +89,9 @@ def enqueue_unknown(access: Access, task: str, args: Mapping[str, Any], *, queue
     return Job(access, made.id)
 
 
-def batches(jobs: list[NewJob]) -> Iterator[Callable[[Writer], list[EnqueuedJob]]]:
-    """The transactions that make many jobs, in their order."""
+def batches(access: Access, jobs: list[NewJob]) -> Iterator[Callable[[Writer], list[EnqueuedJob]]]:
+    """The transactions that make many jobs, in their order. Raises `KeyInUse`."""
+    access.check_alone()
     for start in range(0, len(jobs), BATCH):
         yield _writing_many(jobs[start : start + BATCH])
 

@@ -121,6 +121,7 @@ def _as_map(known: Ability) -> dict[str, Any]:
         "allow_exec": known.allow_exec,
         "exec_tasks": sorted(known.exec_tasks),
         "takes": known.takes,
+        "trouble": known.trouble,
     }
 
 
@@ -135,4 +136,5 @@ def _from_map(known: dict[str, Any]) -> Ability:
         allow_exec=known["allow_exec"],
         exec_tasks=frozenset(known["exec_tasks"]),
         takes=known.get("takes", True),
+        trouble=known.get("trouble"),
     )

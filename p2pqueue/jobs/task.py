@@ -96,7 +96,7 @@ class Task(Generic[P, R]):
 
         access = self.queue.access
         made: list[Job[R]] = []
-        for batch in enqueueing.batches(self._prepare_all(calls)):
+        for batch in enqueueing.batches(access, self._prepare_all(calls)):
             made += [enqueueing.job(access, each) for each in access.write(batch)]
         return made
 
@@ -108,7 +108,7 @@ class Task(Generic[P, R]):
 
         access = self.queue.access
         made: list[Job[R]] = []
-        for batch in enqueueing.batches(await asyncio.to_thread(self._prepare_all, calls)):
+        for batch in enqueueing.batches(access, await asyncio.to_thread(self._prepare_all, calls)):
             made += [enqueueing.job(access, each) for each in await access.awrite(batch)]
         return made
 

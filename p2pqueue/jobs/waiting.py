@@ -25,6 +25,7 @@ class Ability(NamedTuple):
     allow_exec: bool = False
     exec_tasks: frozenset[str] = frozenset()  # tasks that run a program
     takes: bool = True  # jobs at all
+    trouble: str | None = None  # why it takes none, where it should
 
 
 class Demand(NamedTuple):
@@ -99,7 +100,7 @@ def reason(
         unknown = situation.demand.task != EXEC_TASK and known_tasks and situation.demand.task not in known_tasks
         also = f", and none has had the task {situation.demand.task!r}" if unknown else ""
         return f"no node runs here{also}: start one with `p2pqueue run`"
-    own = unfit(situation.demand, ability) if ability.takes else f"{ability.label} takes no jobs"
+    own = unfit(situation.demand, ability) if ability.takes else ability.trouble or f"{ability.label} takes no jobs"
     return _elsewhere(own, situation, ability, others) if own else situation.problem or left or "waiting for a free slot"
 
 

@@ -104,7 +104,7 @@ class Dialler:
             _log.exception("dialling %s failed in a way that was not foreseen", attempt.target)
         if _WON not in outcomes:
             refused = bool(outcomes) and all(code in _FINAL for code in outcomes)
-            self.schedule.failed(attempt.target, time.monotonic(), refused=refused)
+            self.schedule.failed(attempt.target, time.monotonic(), refused=refused, twin=codes.CLONE in outcomes)
         self.hurry()
 
     async def _race(self, client: aiohttp.ClientSession, attempt: Attempt, start: Start, outcomes: list[int]) -> bool:

@@ -11,7 +11,7 @@ A *target* is whom to dial: the id of a known device, the instance name of a sig
     back-off: 0.25 s, doubled by every failure, up to
       1 s   while an address lies in a local subnet, for an hour after the last event: neither a silent cut nor its
             mending gives an event to either side
-      60 s  else, or where the other side refused
+      60 s  else, or where the other side refused; 2 s where it has the key of this device
     events (`reset`, `sighted`, `lost`) begin it anew
 """
 
@@ -26,6 +26,7 @@ from p2pqueue.net.addresses import CANDIDATES_LIMIT, AddressBook, Endpoint
 FIRST_DELAY = 0.25  # seconds after the first failure; doubled by every further one
 LOCAL_DELAY = 1.0  # seconds, the longest wait for a device in a local subnet
 LOCAL_FOR = 3600.0  # seconds after the last event for which that holds
+TWIN_DELAY = 2.0  # seconds between two dials of a device with our own key: by them it shows that it is there still
 LONGEST_DELAY = 60.0  # seconds, the longest wait for any other
 STAGGER = 0.25  # seconds between the starts of two addresses of one device
 ATTEMPT_LIMIT = 1.5  # seconds that one address has to answer
@@ -138,15 +139,15 @@ class DialSchedule:
             if target.device == device:
                 target.begin_anew(now)
 
-    def failed(self, target: str, now: float, *, refused: bool = False) -> None:
-        """An attempt came to nothing; `refused` where somebody answered who won't link, or who is this very node."""
+    def failed(self, target: str, now: float, *, refused: bool = False, twin: bool = False) -> None:
+        """An attempt came to nothing; `refused` where somebody answered who won't link, or who is this very node, or its `twin`."""
         found = self._targets.get(target)
         if found is None:
             return
         addresses = found.dialling or self._open_addresses(found)
         local = any(self._is_local(host) for host, _ in addresses) and now - found.since < LOCAL_FOR
-        longest = LOCAL_DELAY if local and not refused else LONGEST_DELAY
-        delay = longest if refused else min(FIRST_DELAY * 2.0 ** min(found.failures, 16), longest)
+        longest = TWIN_DELAY if twin else LOCAL_DELAY if local and not refused else LONGEST_DELAY
+        delay = longest if refused or twin else min(FIRST_DELAY * 2.0 ** min(found.failures, 16), longest)
         meanwhile = found.dialling and found.since > found.until - FORGOTTEN_AFTER  # an event since the attempt began: try again at once
         found.failures += 1
         found.due, found.dialling = now if meanwhile else now + delay, ()

@@ -101,7 +101,7 @@ class Reception:
 
 
 def _weight(error: Exception) -> float:
-    """How much a failure counts against the address that it came from: whoever loses a race has done nothing wrong."""
-    if isinstance(error, Duplicate):
+    """How much a failure counts against the address that it came from: whoever loses a race, or has our key, has done nothing wrong."""
+    if isinstance(error, Duplicate) or (isinstance(error, LinkRefused) and error.code == codes.CLONE):
         return 0.0
     return 0.2 if isinstance(error, (PipeClosed, OSError)) else 1.0

@@ -19,10 +19,10 @@ from p2pqueue.config import Home, Settings, load_settings
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.identity.keys import Identity, load
 from p2pqueue.identity.members import Members
-from p2pqueue.jobs import local
+from p2pqueue.jobs import alone, local
 from p2pqueue.jobs.opening import open_store
-from p2pqueue.jobs.waiting import EXEC_TASK, Ability
 from p2pqueue.node.answers import Answers
+from p2pqueue.node.standing import Standing
 from p2pqueue.nodelock import NodeLock
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.peers.network import Network
@@ -89,7 +89,7 @@ class Node:
         self._stack = AsyncExitStack()
         self._loops: asyncio.Task[None] | None = None
         self.started = time.time()
-        self._stopped = asyncio.Event()
+        self._standing = Standing(self)
         self.recovered: tuple[str, ...] = ()  # ids of the jobs that an earlier run of this home left running
 
     async def start(self) -> Ready:
@@ -141,6 +141,8 @@ class Node:
         self.identity: Identity = load(home)
         home.ensure()
         stack.enter_context(NodeLock(home.node_lock_file))
+        alone.unmark(home)  # what a killed node left
+        stack.callback(alone.unmark, home)
         self.store: Store = await open_store(home, self.identity)
         stack.push_async_callback(self.store.close)
         if self._queue is not None:
@@ -154,7 +156,8 @@ class Node:
             store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, members=Members(self.identity), live=self.live,
             roster=self.roster, hello=lambda: self.worker.presence().to_fields(),
             look=self._look, on_linked=lambda: self.worker.new_source(), on_gone=self._gone,
-            on_clone=lambda: self.worker.suspend(), wanted=lambda: self.wanting.uploads(),
+            on_twin=self._standing.met_twin,
+            on_label=self._standing.rename, wanted=lambda: self.wanting.uploads(),
         )  # fmt: skip
         self.network = Network(parts)
         self.wanting = Wanting(
@@ -162,7 +165,7 @@ class Node:
             takers=lambda: any(each.slots for each in self.roster.live(time.monotonic())), always=settings.origin_policy == "always",
         )  # fmt: skip
         await self._start_runners()
-        await self.store.write(self._remember)
+        await self.store.write(self._standing.remember)
         limits = {name: task.max_attempts for name, task in self.tasks.items()}
         self.recovered = tuple(await self.store.write(lambda writer: recover(writer, limits), quiet=True))
         self.sealer = Sealer(self.store, self.shelf)
@@ -208,7 +211,7 @@ class Node:
             device_id=self.identity.device_id,
             label=self.identity.label,
             slots=self.settings.slots if self.settings.work else 0,
-            ability=self._ability(),
+            ability=self._standing.ability(),
             tasks=self.tasks,
             runners=lambda task: self._inline if task in inline else self._in_child,
             beat_every=self.settings.beat_every,
@@ -221,39 +224,20 @@ class Node:
             on_end=self.network.told_end,
         )
 
-    def _ability(self) -> Ability:
-        needs = {name: frozenset(task.needs) for name, task in self.tasks.items()}
-        return Ability(
-            label=self.identity.label,
-            tasks=frozenset(self.tasks) | ({EXEC_TASK} if self.settings.allow_exec else set()),
-            tags=frozenset(self.settings.tags),
-            max_input=self.settings.max_input or None,
-            max_input_by_task={name: task.max_input for name, task in self.tasks.items() if task.max_input},
-            needs_by_task=needs,
-            programs=local.ProgramsOnPath(),
-            allow_exec=self.settings.allow_exec,
-            takes=self.settings.work,
-            exec_tasks=frozenset(name for name, task in self.tasks.items() if task.command is not None),
-        )
-
-    def _remember(self, writer: Any) -> None:
-        local.remember_tasks(writer.connection, [task.describe() for task in self.tasks.values()])
-        local.remember_ability(writer.connection, self._ability())
-
     # -- loops ------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         around = Around(self.store, self.roster, self.worker.company)
+        loops = (
+            self._follow, self._standing.run, self.sealer.run, self._tidy, self.takeover.run,
+            self.network.run, self.wanting.run, around.run,
+        )  # fmt: skip
         async with asyncio.TaskGroup() as group:
-            helpers = [
-                group.create_task(_supervised(loop))
-                for loop in (self._follow, self.sealer.run, self._tidy, self.takeover.run, self.network.run, self.wanting.run, around.run)
-            ]
+            helpers = [group.create_task(_supervised(loop)) for loop in loops]
             await self.worker.work()
             await self.network.close()  # while rows still go out: what was released is known before the goodbye
             for helper in helpers:
                 helper.cancel()
-        self._stopped.set()
 
     def _rung(self) -> None:
         """A claim is what most rings are about, and its transaction sees by the way what others wrote."""

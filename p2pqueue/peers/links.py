@@ -32,10 +32,12 @@ from p2pqueue.peers.replication import Replication
 from p2pqueue.peers.serving import ShardRoutes
 from p2pqueue.peers.signals import Signal, Signals
 from p2pqueue.peers.sources import Sources
+from p2pqueue.peers.twin import Twin
 from p2pqueue.peers.uploading import Uploader
 from p2pqueue.settings import Settings
 
 if TYPE_CHECKING:
+    from p2pqueue.identity.keys import Identity
     from p2pqueue.net.peer import Peer
 
 PARTING: Final = 1.0  # seconds at most that a stop waits for peers to have what was written last
@@ -51,7 +53,7 @@ class Links:
     def __init__(self, parts: Parts, book: AddressBook) -> None:
         self._parts = parts
         identity, settings, shelf = parts.identity, parts.settings, parts.shelf
-        self.clone: str | None = None  # in words, where another running device has the key of this one
+        self.twin = Twin(is_usable=lambda: self.mesh.is_online and self.mesh.has_interface, on_change=parts.on_twin)
         self.listening: Listening | None = None
         self.signals = Signals(
             device_id=identity.device_id, now=time.monotonic, random=os.urandom, send=lambda peer, data: peer.send_soon("signal", data),
@@ -75,7 +77,7 @@ class Links:
         self.mesh = Mesh(
             identity=identity, admit=parts.members.admit, known=parts.members.known, options=_options(settings), book=book,
             on_up=self._up, on_down=self._down, on_message=self._received, routes=self.routes.routes, pairing=self.invitations.serve,
-            on_bulk=self.sources.opened, on_clone=self._cloned,
+            on_bulk=self.sources.opened, on_clone=self.twin.met,
         )  # fmt: skip
 
     async def begin(self) -> None:
@@ -93,10 +95,14 @@ class Links:
         await (self.mesh.close() if stopping else self.mesh.offline())
         self.listening = None
 
+    def rename(self, identity: Identity) -> None:
+        """Tells others from now on that this device has another label."""
+        self.mesh.identity = self.invitations.identity = identity
+
     async def run(self) -> None:
         """Carries everything until it is cancelled."""
         async with asyncio.TaskGroup() as group:
-            for loop in (self.replication.run(), self.sources.run(), greet(self.signals, self.hurried)):
+            for loop in (self.replication.run(), self.sources.run(), greet(self.signals, self.hurried), self.twin.run()):
                 group.create_task(loop)
             if self.uploader is not None:
                 group.create_task(self.uploader.run())
@@ -118,7 +124,7 @@ class Links:
         return {
             **self.mesh.status(),
             "peers": list(self.peers().values()),
-            "trouble": self.clone,
+            "trouble": self.twin.trouble,
             "carried": dict(self.sources.carried),
             "sent": {"http": self.routes.sent, "webrtc": self.sources.sent},
             "origin": None if self.origin is None else self.origin.name,
@@ -165,13 +171,6 @@ class Links:
             self.signals.emit(kind, **fields)
         except P2PQueueError as error:
             _log.debug("a signal %s was not sent: %s", kind, error)
-
-    def _cloned(self, words: str) -> None:
-        if self.clone is None:
-            told = f"{words}; this node takes no jobs until `p2pqueue identity renew` has given one of them a key of its own"
-            _log.error("%s", told)
-            self.clone = told
-            self._parts.on_clone()
 
     def _announce(self, nameplate: str | None) -> None:
         self.mesh.set_nameplate(nameplate)

@@ -20,6 +20,7 @@ from p2pqueue.peers import book as address_book
 from p2pqueue.peers.parts import Parts
 
 if TYPE_CHECKING:
+    from p2pqueue.identity.keys import Identity
     from p2pqueue.payload.fetch import Fetched
     from p2pqueue.peers.links import Links
     from p2pqueue.settings import Settings
@@ -157,6 +158,11 @@ class Network:
         if self._links is not None:
             self._links.hurried.set()
 
+    def rename(self, identity: Identity) -> None:
+        """Tells others from now on that this device has another label."""
+        if self._links is not None:
+            self._links.rename(identity)
+
     # -- beginning and ending ---------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
@@ -216,6 +222,9 @@ class Network:
         members = self._parts.members
         before = members.known()
         members.refresh(await self._parts.store.read(reading.read))
+        own = members.get(self._parts.identity.device_id)
+        if own is not None:
+            await self._parts.on_label(own.label)
         known = members.known()
         self._parts.roster.others = bool(known)
         if known != before:

@@ -83,7 +83,7 @@ class Invitations:
         addresses: Callable[[], Sequence[str]] = tuple,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self._identity = identity
+        self.identity = identity
         self._write = write
         self._announce = announce
         self._addresses = addresses
@@ -160,7 +160,7 @@ class Invitations:
         if not 0 < ttl <= LONGEST_TTL:
             raise ArgumentError("A code is good for at most a day")
         self._code = codes.make(self._random)
-        inviter = Inviter(self._code, identity=self._identity, role=cast(Role, role), protocols=PROTOCOLS, random=self._random)
+        inviter = Inviter(self._code, identity=self.identity, role=cast(Role, role), protocols=PROTOCOLS, random=self._random)
         self._open = _Invitation(inviter, self._code.nameplate)
         self._announce(self._code.nameplate)
         return self._open

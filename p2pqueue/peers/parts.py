@@ -24,7 +24,8 @@ class Parts:
     :param look: makes the worker look at a job again (None: at all that could be claimed).
     :param on_linked: told that another device is linked.
     :param on_gone: told of each device whose link ended, and whether it said goodbye.
-    :param on_clone: told that another running device has the key of this one.
+    :param on_twin: told in words that another running device has the key of this one, and by None that it has gone.
+    :param on_label: told how this device is called, whenever rows of devices changed.
     :param wanted: the files that should be on the origin now.
     """
 
@@ -39,5 +40,6 @@ class Parts:
     look: Callable[[str | None], object]
     on_linked: Callable[[], object]
     on_gone: Callable[[str, bool], object]
-    on_clone: Callable[[], object]
+    on_twin: Callable[[str | None], object]
+    on_label: Callable[[str], Awaitable[None]]
     wanted: Callable[[], Awaitable[Sequence[str]]]

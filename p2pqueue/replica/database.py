@@ -60,6 +60,11 @@ class Database:
         """Who writes here."""
         return self._signer
 
+    @signer.setter
+    def signer(self, signer: Signer) -> None:
+        """The same device under another label."""
+        self._signer = signer
+
     def write(self, fn: Callable[[Writer], T]) -> T:
         """Runs one function in one durable transaction and gives what it gave; if it raises, nothing is written."""
         self._lock.acquire()

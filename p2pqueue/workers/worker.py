@@ -116,11 +116,17 @@ class Worker:
         except TimeoutError:
             self.hurry()
 
-    def suspend(self) -> None:
-        """Takes no job any more, and releases what runs: another device works under the same key."""
-        self._suspended = True
-        for run in list(self.runs.values()):
+    def suspend(self, suspended: bool) -> None:
+        """Takes no job any more, and releases what runs, while another device works under the same key; or goes on."""
+        self._suspended = suspended
+        for run in list(self.runs.values()) if suspended else ():
             self._stop_run(run, "shutdown")
+        self._turns.look()
+
+    def rename(self, label: str) -> None:
+        """Goes on under another name for people."""
+        self.label, self.ability = label, self.ability._replace(label=label)
+        self.on_free()
 
     def hurry(self) -> None:
         """Stops what still runs, without waiting for its grace."""
@@ -144,10 +150,9 @@ class Worker:
 
     def presence(self) -> Presence:
         """What this worker tells other devices of itself."""
-        return Presence(
-            device_id=self.device_id, ability=self.ability, score=self.score or SCORE_PER_CORE * (os.cpu_count() or 1), slots=self.slots,
-            free=0 if self._turns.stopping or self._suspended else max(0, self.slots - len(self.runs)), version=__version__,
-        )  # fmt: skip
+        slots, score = 0 if self._suspended else self.slots, self.score or SCORE_PER_CORE * (os.cpu_count() or 1)
+        free = 0 if self._turns.stopping else max(0, slots - len(self.runs))
+        return Presence(device_id=self.device_id, ability=self.ability, score=score, slots=slots, free=free, version=__version__)
 
     def new_source(self) -> None:
         """A device has linked: what could not be had may be there, and is tried again at once."""
