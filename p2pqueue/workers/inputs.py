@@ -14,8 +14,10 @@ from p2pqueue.payload.shelf import Shelf
 from p2pqueue.replica.store import Store
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.originals import unchanged
-from p2pqueue.workers.protocol import FileGrant, OutputFile
+from p2pqueue.workers.protocol import Failed, FileGrant, OutputFile
 from p2pqueue.workers.sealer import clear_problem, has_problem, note_problem
+
+_LOSSES = frozenset({"PayloadUnavailable", "InputChanged"})  # what reading an input raises where a part of it is gone
 
 
 class Unreachable(P2PQueueError):
@@ -49,11 +51,21 @@ class Inputs:
         return granted
 
     async def _bring(self, job: ClaimedJob, files: Sequence[NewFile]) -> None:
-        """Fetches an input whose original isn't on this device."""
-        if self.fetch is None or job.input_manifest is None or any(file.path is not None for file in files):
+        """Fetches an input that isn't on this device, or no longer: its original went away, or its copy was damaged."""
+        if self.fetch is None or job.input_manifest is None or await asyncio.to_thread(self.shelf.holds, job.input_manifest):
+            return
+        try:
+            await self.fetch(job.input_manifest)
+        except PayloadUnavailable:
+            if not any(file.path is not None for file in files):  # else what became of the original tells more
+                raise
+
+    async def check(self, job: ClaimedJob, failed: Failed) -> None:
+        """Raises `Unreachable` where a handler failed since a part of its input turned out to be gone: no fault of the handler's."""
+        if job.input_manifest is None or _LOSSES.isdisjoint(kind.rpartition(".")[2] for kind in failed.kinds):
             return
         if not await asyncio.to_thread(self.shelf.holds, job.input_manifest):
-            await self.fetch(job.input_manifest)
+            raise Unreachable(failed.error)
 
     async def keep(self, outputs: tuple[OutputFile, ...]) -> str | None:
         """Takes in the files that a handler returned; gives the manifest of the one, or of all by their names."""

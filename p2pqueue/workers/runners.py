@@ -13,7 +13,7 @@ from p2pqueue.jobs.waiting import EXEC_TASK
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.protocol import Assignment, Outcome, Stopped, Succeeded, TaskDescription, Why
+from p2pqueue.workers.protocol import Assignment, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.report import Report
 from p2pqueue.workers.workdir import folder_of, remove
 
@@ -40,6 +40,8 @@ class ChildRunner:
             )
             if isinstance(outcome, Succeeded) and outcome.outputs:
                 return outcome, await self._inputs.keep(outcome.outputs)
+            if isinstance(outcome, Failed):
+                await self._inputs.check(job, outcome)
             return outcome, None
         finally:
             if workdir.exists():  # made by the child, when its handler asks for it
