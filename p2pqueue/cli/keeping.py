@@ -73,6 +73,7 @@ def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
     """Writes a backup."""
     from p2pqueue import wire
     from p2pqueue.identity.keys import export_space, load
+    from p2pqueue.jobs.opening import carry_out_deferred
     from p2pqueue.private import sync_dir
     from p2pqueue.replica.backup import backup
 
@@ -84,6 +85,7 @@ def backup_command(invocation: Invocation, path: Path, force: bool) -> None:
     if path.exists() and not force:
         raise edge.Refusal(f"{path} is there already; choose another name, or add --force")
     exported = wire.pack(export_space(load(invocation.home)))
+    carry_out_deferred(invocation.home)
     part = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
     try:
         with words():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from p2pqueue.home import Home
 from p2pqueue.jobs.alone import check_alone
 from p2pqueue.jobs.committing import Commits
+from p2pqueue.jobs.deferring import Deferrer
 from p2pqueue.jobs.opening import open_replica
 
 if TYPE_CHECKING:
@@ -95,10 +96,16 @@ class Access:
         """Tells when jobs change."""
         from p2pqueue.jobs.follower import Follower
 
+        self.replica.carry_out()
         with self._opening:
             if self._follower is None:
                 self._follower = Follower(self.home)
             return self._follower
+
+    @property
+    def deferrer(self) -> Deferrer:
+        """What puts this program's jobs into the form in which they are deferred."""
+        return self._open().deferrer
 
     def check_alone(self) -> None:
         """Raises `KeyInUse` while another running device has the key of this one."""
@@ -180,6 +187,7 @@ class _Opened:
         self.identity = load(home)
         self.replica = open_replica(home, self.identity)
         self.owner = self.identity.owner
+        self.deferrer = Deferrer(self.identity.device_id, self.replica.now)
         self.commits = Commits(self.replica, after=doorbell.ringer(home.socket_path))
         self._shelf: Shelf | None = None
         self.finalizer = weakref.finalize(access, _close, self.commits, self.replica)

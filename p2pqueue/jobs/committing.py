@@ -54,7 +54,7 @@ class Commits:
             self._follow(change)
             return change.outcome()
         try:  # nobody waits: the way of a single producer, which is as short as can be
-            value = self._replica.write(fn)
+            value = self._make(fn)
             self._after()
         finally:
             self._hand_over()
@@ -113,10 +113,19 @@ class Commits:
                 return
         self._call_thread()
 
+    def _make(self, fn: Callable[[Writer], T]) -> T:
+        """Commits one change alone, or defers it where it may be."""
+        if not isinstance(fn, Alike) or fn.defer is None:
+            return self._replica.write(fn)
+        change, value = fn.defer(fn.item)
+        self._replica.defer(change)
+        made: T = value
+        return made
+
     def _commit(self, batch: list[_Change[Any]]) -> None:
         try:
             if len(batch) == 1:
-                batch[0].succeed(self._replica.write(batch[0].fn))
+                batch[0].succeed(self._make(batch[0].fn))
             elif batch:
                 groups = list(_alike(batch))
                 made = self._replica.write_many([_together(group) for group in groups])

@@ -51,6 +51,7 @@ class Mould:
             space=access.identity.space_id,
         )
         self._rest = blank[2:]
+        self._defer = access.deferrer.defer
 
     def fill(self, args: Mapping[str, Any]) -> NewJob:
         """The job of one call. Raises `ArgumentError` and `InputUnreadable`."""
@@ -66,12 +67,16 @@ class Mould:
     def enqueue(self, args: Mapping[str, Any]) -> Job[Any]:
         """Makes a job; durable on return. Raises `KeyInUse`."""
         self.access.check_alone()
-        return Job(self.access, self.access.write(Alike(self.fill(args), ledger.enqueue_many)).id)
+        return Job(self.access, self.access.write(self._change(self.fill(args))).id)
 
     async def aenqueue(self, new: NewJob) -> Job[Any]:
         """Makes a job that is prepared, without blocking the loop. Raises `KeyInUse`."""
         self.access.check_alone()
-        return Job(self.access, (await self.access.awrite(Alike(new, ledger.enqueue_many))).id)
+        return Job(self.access, (await self.access.awrite(self._change(new))).id)
+
+    def _change(self, new: NewJob) -> Alike[EnqueuedJob]:
+        plain = new.unique_key is None and not new.files
+        return Alike(new, ledger.enqueue_many, defer=self._defer if plain else None)
 
 
 def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: EnqueueOptions, declared: TaskOptions) -> NewJob:

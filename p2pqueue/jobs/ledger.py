@@ -115,7 +115,7 @@ def enqueue_many(writer: Writer, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
             continue
         if new.title or new.priority:
             tuned.append((len(specs), new))
-        specs.append(_spec(writer, new))
+        specs.append(spec_of(new, writer.device_id, writer.now))
     ids = writer.make("jobs", "spec", specs)
     if tuned:
         writer.put_known("jobs", "tune", [Put(ids[place], "tune", (new.title, new.priority), generation=0) for place, new in tuned])
@@ -205,20 +205,20 @@ def unique_id(space: str, task: str, key: str) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _spec(writer: Writer, new: NewJob) -> tuple[Any, ...]:
+def spec_of(new: NewJob, device: str, now: int) -> tuple[Any, ...]:
+    """The values of a job's `spec`, in their order; enqueued by that device at that time."""
     (
         task, args, queue, _, _, max_attempts, timeout, stall_timeout, backoff, retry_on,
         run_at, needs, unique_key, owner, options, _, _, _,
     ) = new  # fmt: skip
-    device = writer.device_id
     return (
         queue, task, args, max_attempts, timeout, stall_timeout, backoff, retry_on, run_at, needs, None, unique_key,
-        None, None, owner or device, device, writer.now, wire.pack(options) if options else _NO_OPTIONS,
+        None, None, owner or device, device, now, wire.pack(options) if options else _NO_OPTIONS,
     )  # fmt: skip
 
 
 def _make(writer: Writer, job_id: str, new: NewJob, life: int = 0) -> Stamp:
-    stamp = writer.put("jobs", job_id, "spec", _spec(writer, new), generation=generation(life))
+    stamp = writer.put("jobs", job_id, "spec", spec_of(new, writer.device_id, writer.now), generation=generation(life))
     if new.title or new.priority:
         writer.put("jobs", job_id, "tune", {"title": new.title, "priority": new.priority}, generation=generation(life))
     if life:  # what an earlier life read must not reach this one

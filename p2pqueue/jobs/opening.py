@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from p2pqueue.errors import DamagedHome, NewerDatabase, NotInitialised
+from p2pqueue.errors import DamagedHome, NewerDatabase, NotInitialised, P2PQueueError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,22 +22,26 @@ KNOWN_VERSION = 1  # that of `replica.migrations`, whose import would cost each 
 
 def open_replica(home: Home, identity: Identity) -> Replica:
     """Opens the replica of a home for reading and writing, and makes it where there is none yet."""
-    from p2pqueue.jobs.local import LOCAL_TABLES
-    from p2pqueue.jobs.tables import TABLES
     from p2pqueue.replica.replica import Replica
 
     _refuse_empty(home)
-    return Replica.open(home.replica_file, tables=TABLES, identity=identity, local_tables=LOCAL_TABLES)
+    return Replica.open(home.replica_file, identity=identity, **_declared())
 
 
 async def open_store(home: Home, identity: Identity) -> Store:
     """Opens the replica of a home for a node: the same file, behind asyncio."""
-    from p2pqueue.jobs.local import LOCAL_TABLES
-    from p2pqueue.jobs.tables import TABLES
     from p2pqueue.replica.store import Store
 
     _refuse_empty(home)
-    return await Store.open(home.replica_file, tables=TABLES, identity=identity, local_tables=LOCAL_TABLES)
+    return await Store.open(home.replica_file, identity=identity, **_declared())
+
+
+def _declared() -> dict[str, Any]:
+    from p2pqueue.jobs.deferring import carry_out
+    from p2pqueue.jobs.local import LOCAL_TABLES
+    from p2pqueue.jobs.tables import TABLES
+
+    return {"tables": TABLES, "local_tables": LOCAL_TABLES, "carry_out": carry_out}
 
 
 def _refuse_empty(home: Home) -> None:
@@ -56,7 +61,10 @@ def open_reader(home: Home) -> sqlite3.Connection:
         raise NotInitialised(f"The home {home.path} has no space yet: run `p2pqueue init`, or `p2pqueue join CODE`")
     try:
         try:
-            return _connect(path, "mode=ro")
+            connection = _connect(path, "mode=ro")
+            if _has_deferred(connection):
+                carry_out_deferred(home)
+            return connection
         except sqlite3.OperationalError:
             # On a full or read-only disk SQLite can't make the file that readers and writers share. Where no log of
             # unfinished work stands beside the database nobody has it open, and it can be read as it is.
@@ -73,6 +81,25 @@ def open_reader(home: Home) -> sqlite3.Connection:
         from p2pqueue.replica.connection import garbled
 
         raise garbled(str(path)) from error
+
+
+def carry_out_deferred(home: Home) -> None:
+    """Makes the rows of jobs that programs of this home have deferred, where they can be made now."""
+    from p2pqueue.identity.keys import load
+
+    with contextlib.suppress(P2PQueueError):
+        replica = open_replica(home, load(home))
+        try:
+            replica.carry_out()
+        finally:
+            replica.close()
+
+
+def _has_deferred(connection: sqlite3.Connection) -> bool:
+    try:
+        return connection.execute("SELECT 1 FROM deferred WHERE problem IS NULL LIMIT 1").fetchone() is not None
+    except sqlite3.OperationalError:  # a home that no program of this version has opened for writing
+        return False
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:

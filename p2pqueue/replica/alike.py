@@ -25,13 +25,17 @@ class Alike(Generic[T]):
     """A change that can be made together with others of its kind, for much less than one by one.
 
     `all` makes the changes for several items and gives what became of each. Called, it makes the one for its own.
+    `defer` gives it in the form in which it may be deferred, and what will have become of it.
     """
 
-    __slots__ = ("all", "item")
+    __slots__ = ("all", "defer", "item")
 
-    def __init__(self, item: Any, all: Callable[[Writer, Sequence[Any]], list[T]]) -> None:
+    def __init__(
+        self, item: Any, all: Callable[[Writer, Sequence[Any]], list[T]], *, defer: Callable[[Any], tuple[bytes, T]] | None = None
+    ) -> None:
         self.item = item
         self.all = all
+        self.defer = defer
 
     def __call__(self, writer: Writer) -> T:
         """Makes this change alone."""

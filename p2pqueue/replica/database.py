@@ -1,21 +1,23 @@
-"""How does a program hold the file of a replica: its writer, its readers, its log?
+"""How does a program hold the file of a replica: its writer and its readers?
 
 Writing is one IMMEDIATE transaction under the home's write lock; reading a short transaction on a connection of
-its own. The log is moved into the database by hand, so that no commit pays for it.
+its own. Both see what was deferred as if it had been made at once.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from p2pqueue.clock import Wall
-from p2pqueue.replica.connection import MEMORY, WAL_LIMIT, in_words, open_reader, words
+from p2pqueue.replica import deferring
+from p2pqueue.replica.connection import MEMORY, in_words, open_reader, words
+from p2pqueue.replica.deferring import MOST_DEFERRED, CarryOut
 from p2pqueue.replica.lock import WriteLock
+from p2pqueue.replica.log import Log
 from p2pqueue.replica.merged import Done, Signer
 from p2pqueue.replica.signing import Keyring, fast_signer
 from p2pqueue.replica.statements import Shape
@@ -26,7 +28,6 @@ Transaction = Callable[[Writer], Any]
 _log = logging.getLogger(__name__)
 _READERS_KEPT = 4
 _LOOK_EVERY = 8  # register writes
-_REWIND_WAIT_MS = 100  # how long readers are waited for before the log begins anew
 
 
 class Database:
@@ -49,9 +50,10 @@ class Database:
         self._random = random
         self._readers: list[sqlite3.Connection] = []
         self._readers_lock = threading.Lock()
-        self._wal = path + "-wal"
-        self._wal_size = 0
+        self.log = Log(path, connection, lock)
         self._unlooked = 0  # numbers given out since the log was looked at
+        self._make_deferred: CarryOut | None = None
+        self._deferred = 0  # changes that were deferred here and are still to be carried out
         self._own: Own | None = None  # as the last transaction here left it, at this version of the data:
         self._version: tuple[int] | None = None
 
@@ -79,13 +81,39 @@ class Database:
         self._unlooked += writer.seq - writer.began_at or 1
         if self._unlooked >= _LOOK_EVERY:  # small transactions look at the log by turns
             self._unlooked = 0
-            self.checkpoint_if_due()
+            self.log.checkpoint_if_due()
         return result
+
+    def defer(self, change: bytes) -> None:
+        """Makes a change durable that is carried out before anything else is read or written, here or elsewhere.
+
+        It is the cheapest way to write: for changes that need to see nothing, on a replica opened with `carry_out`.
+        """
+        self._lock.acquire()
+        try:
+            self._cursor.execute(deferring.INSERT, (change,))
+        except BaseException as error:
+            self._undo(error)
+            raise
+        self._lock.release()
+        self._deferred += 1
+        if self._deferred >= MOST_DEFERRED:
+            self.carry_out()
+
+    def has_deferred(self, connection: sqlite3.Connection) -> bool:
+        """Says whether changes are still to be carried out, as a connection to this file sees it."""
+        return self._make_deferred is not None and deferring.waits(connection)
+
+    def carry_out(self) -> None:
+        """Carries out what was deferred. Where it can't be written now, it stays, as durable as it was."""
+        (done,) = self.write_many([deferring.nothing])
+        if done.error is not None:
+            _log.warning("what was deferred in %s can't be carried out yet: %s", self.path, done.error)
 
     def write_many(self, fns: Sequence[Transaction]) -> list[Done]:
         """Runs several functions in one transaction; one that raises is undone alone."""
         done, _ = self.commit(fns)
-        self.checkpoint_if_due()
+        self.log.checkpoint_if_due()
         return done
 
     def commit(self, fns: Sequence[Transaction], *, loud: Sequence[bool] = ()) -> tuple[list[Done], frozenset[tuple[str, str]]]:
@@ -114,11 +142,17 @@ class Database:
         """Runs a function on a connection that only reads, in one short transaction; it gives plain values."""
         with in_words(self.path):
             if self.path == MEMORY:
+                if self._deferred:
+                    self.carry_out()
                 with self._lock.held():
                     return fn(self.connection)
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
+                if self.has_deferred(connection):
+                    connection.execute("ROLLBACK")
+                    self.carry_out()
+                    connection.execute("BEGIN")
                 return fn(connection)
             finally:
                 if connection.in_transaction:
@@ -133,53 +167,6 @@ class Database:
         """The bytes of the whole database, as `open(image=…)` takes them."""
         with self._lock.held():
             return self.connection.serialize()
-
-    def checkpoint_if_due(self) -> None:
-        """Moves the log into the database once it has grown beyond 4 MB; waits for nobody."""
-        if self.path == MEMORY:
-            return
-        try:
-            size = os.stat(self._wal).st_size
-        except OSError:
-            return
-        if size > WAL_LIMIT and size != self._wal_size:
-            self._checkpoint("PASSIVE")
-            self._wal_size = size
-
-    def rewind_log(self) -> None:
-        """Moves the log into the database, so that the next commit writes over it from its beginning; for idle moments.
-
-        The file keeps its size: a commit that doesn't make it grow is durable a third sooner.
-        """
-        if self.path == MEMORY:
-            return
-        (patience,) = self.connection.execute("PRAGMA busy_timeout").fetchone()
-        self.connection.execute(f"PRAGMA busy_timeout = {_REWIND_WAIT_MS}")
-        try:
-            self._checkpoint("RESTART")
-        finally:
-            self.connection.execute(f"PRAGMA busy_timeout = {patience}")
-        self._wal_size = 0
-
-    def lengthen_log(self) -> None:
-        """Gives the log its usual size at once: SQLite takes zeros for its end. Where there is no room, it stays as it is."""
-        if self.path == MEMORY:
-            return
-        with self._lock.held():
-            try:
-                with open(self._wal, "r+b") as log:
-                    size = log.seek(0, os.SEEK_END)
-                    if size < WAL_LIMIT:
-                        _fill(log, size)
-            except OSError as error:
-                _log.info("the log of %s keeps its size: %s", self.path, error)
-
-    def _checkpoint(self, mode: str) -> None:
-        with self._lock.held():
-            try:
-                self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-            except sqlite3.OperationalError as error:
-                _log.info("the log of %s could not be checkpointed now: %s", self.path, error)
 
     def close(self) -> None:
         """Closes every connection."""
@@ -204,7 +191,26 @@ class Database:
         version = cursor.execute("PRAGMA data_version").fetchone()
         own = self._own if version == self._version else None
         self._own, self._version = None, version
-        return self._writer(own)
+        writer = self._writer(own)
+        if self._make_deferred is not None and (own is None or self._deferred):
+            return self._carry_out(writer, self._make_deferred)
+        return writer
+
+    def _carry_out(self, writer: Writer, make: CarryOut) -> Writer:
+        """Begins a transaction with what was deferred; what follows counts as written after it."""
+        try:
+            deferring.carry_out(writer, make)
+        except sqlite3.OperationalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one of them is at fault: each for itself
+            _log.debug("deferred changes are made one by one: %s", error)
+            self._roll_back()
+            self._cursor.execute("BEGIN IMMEDIATE")
+            writer = self._writer()
+            deferring.carry_out_singly(writer, make)
+        self._deferred = 0
+        writer.began_at = writer.seq
+        return writer
 
     def _commit(self, writer: Writer) -> None:
         writer.finish()
@@ -254,16 +260,6 @@ class Database:
                 self._readers.append(connection)
                 return
         connection.close()
-
-
-def _fill(log: BinaryIO, size: int) -> None:
-    try:
-        log.write(bytes(WAL_LIMIT - size))
-        log.flush()
-        os.fsync(log.fileno())
-    except OSError:
-        os.ftruncate(log.fileno(), size)
-        raise
 
 
 class _Transaction:

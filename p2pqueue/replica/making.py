@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from p2pqueue.replica.statements import Shape
     from p2pqueue.replica.writer import Writer
 
-Make = Callable[["Writer", Sequence[tuple[Any, ...]]], "tuple[list[str], Counts]"]
+Make = Callable[["Writer", Sequence[tuple[Any, ...]], "Sequence[str] | None"], "tuple[list[str], Counts]"]
 
 RANDOM_SIZE = 8  # bytes that an id takes
 _ID = "%08x-%04x-7%03x-%04x-%012x"
@@ -28,29 +28,28 @@ _ID = "%08x-%04x-7%03x-%04x-%012x"
 def maker(shape: Shape, register: str) -> Make:
     """What makes rows of a table with one register: it takes their values in declared order.
 
-    It gives their ids, and how many rows begin with which status. For one transaction at a time.
+    It gives their ids, which are new unless given, and how many rows begin with which status. For one transaction at
+    a time.
     """
     table, registers, insert = shape.name, (register,), shape.inserting.insert
     signed, first, parts = register in shape.signed, register in shape.first, shape.kept[register]
     pack = new_packer().pack
 
-    def make(writer: Writer, rows: Sequence[tuple[Any, ...]]) -> tuple[list[str], Counts]:
+    def make(writer: Writer, rows: Sequence[tuple[Any, ...]], given: Sequence[str] | None) -> tuple[list[str], Counts]:
         connection, sign, author = writer.connection, writer.sign, writer.author
         by = bytearray(author)  # the sqlite3 module binds a bytearray in a third of the time
-        randoms = unpack(f">{len(rows)}Q", writer.random(RANDOM_SIZE * len(rows)))
         hlc, seq = tick(writer.hlc, writer.now) - 1, writer.seq
+        keys = list(given) if given is not None else new_ids(hlc + 1, len(rows), writer.random)
         body = signature = None
-        keys, inserts, changes = [], [], []
-        for values, random in zip(rows, randoms, strict=True):
+        inserts, changes = [], []
+        for key, values in zip(keys, rows, strict=True):
             hlc += 1
             seq += 1
-            key = id_of(hlc, random)
             time = -hlc if first else hlc
             stamp = (0, 0, 0, time, author)
             if signed:
                 body = pack((table, key, register, stamp, seq, values))
                 signature = sign(body)
-            keys.append(key)
             inserts.append((key, hlc >> COUNTER_BITS, *values, *parts(stamp)))
             changes.append((table, key, register, by, seq, 0, 0, 0, time, body, signature, 1))
         writer.hlc, writer.seq = hlc, seq
@@ -59,6 +58,11 @@ def maker(shape: Shape, register: str) -> Make:
         return keys, counts
 
     return make
+
+
+def new_ids(hlc: int, number: int, random: Callable[[int], bytes]) -> list[str]:
+    """So many new ids, whose times begin with that one."""
+    return [id_of(hlc + place, each) for place, each in enumerate(unpack(f">{number}Q", random(RANDOM_SIZE * number)))]
 
 
 def id_of(hlc: int, random: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from p2pqueue.clock import Wall
 from p2pqueue.errors import DamagedHome
-from p2pqueue.replica import forks, migrations, reading, retention, schema
+from p2pqueue.replica import deferring, forks, migrations, reading, retention, schema
 from p2pqueue.replica.connection import MEMORY, in_words, open_writer
 from p2pqueue.replica.database import Database
 from p2pqueue.replica.lock import WriteLock
@@ -56,11 +56,13 @@ class Replica(Database):
         create: bool = True,
         machine: str | None = None,
         local_tables: Sequence[str] = (),
+        carry_out: deferring.CarryOut | None = None,
         image: bytes | None = None,
     ) -> Replica:
         """Opens the replica in a file, or one in memory (`:memory:`, from an `image` if given).
 
-        `local_tables` are statements (`CREATE … IF NOT EXISTS`) for what never replicates. A file that was copied
+        `local_tables` are statements (`CREATE … IF NOT EXISTS`) for what never replicates; `carry_out` makes the
+        changes that are deferred (`defer`), without it there are none. A file that was copied
         or restored goes on under a new author. Raises `NewerDatabase`, `DamagedHome`, `ReadOnlyHome`, `DiskFull`
         and `HomeBusy`.
         """
@@ -76,7 +78,9 @@ class Replica(Database):
             if image is not None:
                 connection.deserialize(image)
             with in_words(name):
-                replica._prepare(tables, local_tables, forks.machine_id() if machine is None else machine)
+                local = local_tables if carry_out is None else (*local_tables, deferring.TABLE)
+                replica._prepare(tables, local, forks.machine_id() if machine is None else machine)
+                replica._make_deferred = carry_out
         except BaseException:
             replica.close()
             raise
@@ -142,7 +146,7 @@ class Replica(Database):
             if forked:
                 self._fork(writer, "a peer holds a number of this author that was never given here")
             merged = merge_into(writer, writes, repair=repair)
-        self.checkpoint_if_due()
+        self.log.checkpoint_if_due()
         return merged if not forked else Merged(**{**merged.__dict__, "forked": True})
 
     def move_heads(self, heads: Mapping[bytes, Head], *, falls: int | None = None) -> tuple[Refused, ...] | None:

@@ -13,11 +13,12 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from p2pqueue.errors import WorldError
-from p2pqueue.replica.alike import run_together
+from p2pqueue.replica.commits import Change, Companion, Then, commit
 from p2pqueue.replica.connection import WAL_LIMIT, in_words, open_reader
+from p2pqueue.replica.deferring import nothing
 from p2pqueue.replica.hop import HoppingConnection
 from p2pqueue.replica.merged import Done, Merged, Refused
 from p2pqueue.replica.replica import Replica
@@ -32,32 +33,7 @@ LOOK_EVERY = 0.25  # seconds between two looks for commits of other processes, s
 IDLE = 5.0  # seconds without a write here after which the log begins anew
 _MOST_TOGETHER = 512  # functions in one transaction
 
-Then = Callable[[Done], object]  # called in the loop with what became of a function
-
 __all__ = ["Companion", "Store", "Subscription"]
-
-
-class Companion(Protocol):
-    """Who writes along with others, and hears of what they wrote before anybody is answered; in the loop."""
-
-    def join(self, *, loud: bool) -> tuple[Callable[[Writer], Any], Then] | None:
-        """A function for the end of the transaction that begins now; `loud`: others write in it."""
-
-    def news(self, rows: Rows | None, *, seen: bool) -> None:
-        """Rows that others wrote (None: it isn't known which); `seen`: those who were asked to join saw them."""
-
-
-class _Change:
-    """A function that waits for its transaction."""
-
-    __slots__ = ("fn", "looks", "quiet", "then", "whole")
-
-    def __init__(self, fn: Callable[[Any], Any], then: Then, *, quiet: bool = True, whole: bool = False, looks: bool = False) -> None:
-        self.fn = fn
-        self.then = then
-        self.looks = looks  # it is the companion's, and sees what the others wrote
-        self.quiet = quiet
-        self.whole = whole  # it makes a transaction of its own, and takes the replica
 
 
 class Store:
@@ -72,7 +48,7 @@ class Store:
         self._writing = HoppingConnection(self._open_writer)
         self._reading = HoppingConnection(lambda: open_reader(path))
         self._watch: Watch
-        self._waiting: list[_Change] = []
+        self._waiting: list[Change] = []
         self._busy = self._scheduled = self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -97,7 +73,7 @@ class Store:
 
     def _open_writer(self) -> sqlite3.Connection:
         self.replica = self._opener()
-        self.replica.lengthen_log()
+        self.replica.log.lengthen()
         self._watch = Watch(self.replica)
         return self.replica.connection
 
@@ -138,7 +114,10 @@ class Store:
 
     def hand_in(self, fn: Callable[[Writer], Any], then: Then) -> None:
         """As `write`, quiet and without a wait: begins in this very turn of the loop, unless a transaction is under way."""
-        self._waiting.append(_Change(fn, then, looks=True))
+        self._begin_now(Change(fn, then, looks=True))
+
+    def _begin_now(self, change: Change) -> None:
+        self._waiting.append(change)
         if not self._busy:
             self._scheduled = True
             self._idle.clear()
@@ -152,7 +131,7 @@ class Store:
         if self._closed:
             raise WorldError(f"{self.path} has been closed")
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append(_Change(fn, partial(_settle, future), quiet=quiet, whole=whole))
+        self._waiting.append(Change(fn, partial(_settle, future), quiet=quiet, whole=whole))
         if not self._busy and not self._scheduled:
             # Whoever else is ready to write in this turn of the loop shares the transaction.
             self._scheduled = True
@@ -168,48 +147,22 @@ class Store:
         loud = any(not change.quiet for change in changes)
         joined = self.companion.join(loud=loud) if self.companion is not None else None
         if joined is not None:
-            changes.append(_Change(*joined, looks=True))
+            changes.append(Change(*joined, looks=True))
         if not changes:
             self._idle.set()
             return
         self._busy = True
         self._writing.send(partial(self._work, changes, loud or any(change.looks for change in changes)))
 
-    def _work(self, changes: list[_Change], seen: bool) -> None:
+    def _work(self, changes: list[Change], seen: bool) -> None:
         try:
-            answers, touched = self._run(changes)
+            answers, touched = commit(self.replica, self._watch, changes)
         except BaseException as error:
             self._loop.call_soon_threadsafe(self._answer, changes, seen, [Done(error=error)] * len(changes), [])
             raise
         self._loop.call_soon_threadsafe(self._answer, changes, seen, answers, touched)
 
-    def _run(self, changes: list[_Change]) -> tuple[list[Done], list[Rows | None]]:
-        """In the writer's thread: runs waiting changes, neighbours in one transaction."""
-        answers: list[Done] = []
-        touched: list[Rows | None] = []
-        start = 0
-        while start < len(changes):
-            end = start + 1
-            if not changes[start].whole:
-                while end < len(changes) and not changes[end].whole:
-                    end += 1
-            done, rows = self._run_part(changes[start:end])
-            answers += done
-            touched += rows
-            start = end
-        return answers, touched
-
-    def _run_part(self, changes: list[_Change]) -> tuple[list[Done], list[Rows | None]]:
-        try:
-            if changes[0].whole:
-                done = [_attempt(changes[0].fn, self.replica)]
-                return done, self._watch.after_own(quiet=False)
-            done, loud = run_together(self.replica, [change.fn for change in changes], loud=[not change.quiet for change in changes])
-        except Exception as error:  # noqa: BLE001 - each caller gets it
-            return [Done(error=error)] * len(changes), []
-        return done, [loud, *self._watch.after_own(quiet=True)]
-
-    def _answer(self, changes: list[_Change], seen: bool, answers: list[Done], touched: list[Rows | None]) -> None:
+    def _answer(self, changes: list[Change], seen: bool, answers: list[Done], touched: list[Rows | None]) -> None:
         for rows in touched:
             self._tell(rows, seen=seen)
         for change, done in zip(changes, answers, strict=True):
@@ -220,7 +173,7 @@ class Store:
         self._log_is_rewound = False
         self._busy = False
         if _size(self.path + "-wal") > WAL_LIMIT:
-            self._writing.submit(self.replica.checkpoint_if_due).add_done_callback(_ignore)
+            self._writing.submit(self.replica.log.checkpoint_if_due).add_done_callback(_ignore)
         if self._waiting:
             # Those just answered run first, so that what they write next comes along.
             self._scheduled = True
@@ -234,14 +187,21 @@ class Store:
         """Runs a function on a connection that only reads, in one short transaction; it gives plain values."""
         if self._closed:
             raise WorldError(f"{self.path} has been closed")
-        return await self._reading.run(lambda: self._read(fn))
+        read = await self._reading.run(lambda: self._read(fn, unless=self.replica.has_deferred))
+        if read is None:
+            await self.call(Replica.carry_out)
+            read = await self._reading.run(lambda: self._read(fn))
+            assert read is not None
+        return read[0]
 
-    def _read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+    def _read(
+        self, fn: Callable[[sqlite3.Connection], T], *, unless: Callable[[sqlite3.Connection], bool] = lambda _: False
+    ) -> tuple[T] | None:
         connection = self._reading._conn
         with in_words(self.path):
             connection.execute("BEGIN")
             try:
-                return fn(connection)
+                return None if unless(connection) else (fn(connection),)
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -272,6 +232,8 @@ class Store:
         if future.exception() is None:
             for rows in future.result():
                 self._tell(rows, seen=False)
+            if self._watch.deferred and not self._closed:
+                self._begin_now(Change(nothing, _forget, quiet=False))
         if self._look_again:
             self._look_again = False
             self.ring()
@@ -296,7 +258,7 @@ class Store:
         idle = self._loop.time() - self._last_write > IDLE
         if idle and not self._busy and not self._log_is_rewound:
             self._log_is_rewound = True
-            self._writing.submit(self.replica.rewind_log).add_done_callback(_ignore)
+            self._writing.submit(self.replica.log.rewind).add_done_callback(_ignore)
         self._wait_for_next_look()
 
     async def close(self) -> None:
@@ -314,6 +276,10 @@ class Store:
         await self._writing.close()
 
 
+def _forget(_: Done) -> None:
+    """What was deferred is carried out at the next occasion where it could not be now."""
+
+
 def _settle(future: asyncio.Future[Any], done: Done) -> None:
     if future.done():
         return  # its await was cancelled
@@ -321,13 +287,6 @@ def _settle(future: asyncio.Future[Any], done: Done) -> None:
         future.set_result(done.value)
     else:
         future.set_exception(done.error)
-
-
-def _attempt(fn: Callable[[Replica], Any], replica: Replica) -> Done:
-    try:
-        return Done(fn(replica))
-    except Exception as error:  # noqa: BLE001 - its caller gets it
-        return Done(error=error)
 
 
 def _size(path: str) -> int:

@@ -24,6 +24,7 @@ class Watch:
         self._replica = replica
         self._author, self._seen = replica.connection.execute(_OWN).fetchone()
         self._version = self._data_version()
+        self.deferred = False  # at the last look that found something, changes were waiting to be carried out
 
     @property
     def number(self) -> tuple[bytes, int]:
@@ -34,13 +35,17 @@ class Watch:
         """What was committed elsewhere since the last look."""
         version = self._data_version()
         if version == self._version:
+            self.deferred = False
             return []
         self._version = version
+        self.deferred = self._replica.has_deferred(self._replica.connection)
         author, seq = self._replica.connection.execute(_OWN).fetchone()
         before, self._seen = self._seen, seq
         if author != self._author:
             self._author = author
             return [None]
+        if self.deferred and seq == before:
+            return []  # what was deferred is all there is, and has no number yet
         return [self._between(before, seq)]
 
     def after_own(self, *, quiet: bool) -> list[Rows | None]:

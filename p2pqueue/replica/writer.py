@@ -129,10 +129,11 @@ class Writer:
         """Writes many registers of one table at once: the cheap way for more than one."""
         self._write(table, puts)
 
-    def make(self, table: str, register: str, rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    def make(self, table: str, register: str, rows: Sequence[tuple[Any, ...]], *, ids: Sequence[str] | None = None) -> list[str]:
         """Makes new rows with their creating register, and gives their new ids: the cheapest way of all.
 
-        Of each row the values, in declared order and with the types of their columns.
+        Of each row the values, in declared order and with the types of their columns. `ids`, where they were given
+        out before, are ids that no row has had.
         """
         if not rows:
             return []
@@ -140,8 +141,8 @@ class Writer:
         make = shape.makers.get(register)
         if make is None:
             make = shape.makers[register] = maker(shape, register)
-        keys, counts = make(self, rows)
-        self._count(table, counts)
+        keys, counts = make(self, rows, ids)
+        self.count(table, counts)
         self.touched.update(zip(repeat(table), keys))
         return keys
 
@@ -169,7 +170,7 @@ class Writer:
         self.hlc, self.seq = hlc, seq
         keys = [put.key for put in puts]
         if new:
-            self._count(table, shape.inserting.insert(connection, (register,), rows))
+            self.count(table, shape.inserting.insert(connection, (register,), rows))
         else:
             with counting(connection, shape, keys):
                 connection.executemany(shape.update((register,)), rows)
@@ -234,7 +235,7 @@ class Writer:
         elif self.hlc != hlc:
             connection.execute("UPDATE incarnation SET hlc = ?", (self.hlc,))
 
-    def _count(self, table: str, counts: Mapping[str, int]) -> None:
+    def count(self, table: str, counts: Mapping[str, int]) -> None:
         """Counts new rows in: with the commit itself where nothing here can be undone alone."""
         if self._savepoint is None:
             moved = self._moved

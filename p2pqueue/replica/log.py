@@ -1,0 +1,87 @@
+"""When does SQLite's log reach the database, and how long is it?
+
+It is moved by hand, after the writers were answered, so that no commit pays for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from typing import TYPE_CHECKING, BinaryIO
+
+from p2pqueue.replica.connection import MEMORY, WAL_LIMIT
+
+if TYPE_CHECKING:
+    from p2pqueue.replica.lock import WriteLock
+
+_log = logging.getLogger(__name__)
+_REWIND_WAIT_MS = 100  # how long readers are waited for before the log begins anew
+
+
+class Log:
+    """The write-ahead log of one database file, as its writer sees it."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection, lock: WriteLock) -> None:
+        self._path = path
+        self._connection = connection
+        self._lock = lock
+        self._file = path + "-wal"
+        self._size = 0
+
+    def checkpoint_if_due(self) -> None:
+        """Moves the log into the database once it has grown beyond 4 MB; waits for nobody."""
+        if self._path == MEMORY:
+            return
+        try:
+            size = os.stat(self._file).st_size
+        except OSError:
+            return
+        if size > WAL_LIMIT and size != self._size:
+            self._checkpoint("PASSIVE")
+            self._size = size
+
+    def rewind(self) -> None:
+        """Moves the log into the database, so that the next commit writes over it from its beginning; for idle moments.
+
+        The file keeps its size: a commit that doesn't make it grow is durable a third sooner.
+        """
+        if self._path == MEMORY:
+            return
+        (patience,) = self._connection.execute("PRAGMA busy_timeout").fetchone()
+        self._connection.execute(f"PRAGMA busy_timeout = {_REWIND_WAIT_MS}")
+        try:
+            self._checkpoint("RESTART")
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {patience}")
+        self._size = 0
+
+    def lengthen(self) -> None:
+        """Gives the log its usual size at once: SQLite takes zeros for its end. Where there is no room, it stays as it is."""
+        if self._path == MEMORY:
+            return
+        with self._lock.held():
+            try:
+                with open(self._file, "r+b") as log:
+                    size = log.seek(0, os.SEEK_END)
+                    if size < WAL_LIMIT:
+                        _fill(log, size)
+            except OSError as error:
+                _log.info("the log of %s keeps its size: %s", self._path, error)
+
+    def _checkpoint(self, mode: str) -> None:
+        with self._lock.held():
+            try:
+                self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            except sqlite3.OperationalError as error:
+                _log.info("the log of %s could not be checkpointed now: %s", self._path, error)
+
+
+def _fill(log: BinaryIO, size: int) -> None:
+    try:
+        log.write(bytes(WAL_LIMIT - size))
+        log.flush()
+        os.fsync(log.fileno())
+    except OSError:
+        os.ftruncate(log.fileno(), size)
+        raise
