@@ -179,8 +179,7 @@ class _Transfer:
             if useful or self._running():
                 useful_at = now
             elif now - useful_at >= PATIENCE:
-                name = safe_name(self._manifest.name)
-                self._failure = PayloadUnavailable(f"no device that is linked has all of {name}, and no origin has the rest")
+                self._failure = PayloadUnavailable(self._lacking())
             if now - touched_at >= TOUCH_EVERY:
                 self._landing.touch()
                 touched_at = now
@@ -190,6 +189,11 @@ class _Transfer:
                     await self._changed.wait()
             except TimeoutError:
                 pass
+
+    def _lacking(self) -> str:
+        shard = self._manifest.chunk(self._plan.first_undone).address.hex()
+        more = f" and {self._plan.undone - 1} more" if self._plan.undone > 1 else ""
+        return f"no device that is linked has all of {safe_name(self._manifest.name)}, and no origin has the rest: shard {shard}{more}"
 
     def _running(self) -> list[asyncio.Task[None]]:
         return [task for tasks in self._pulls.values() for task in tasks if not task.done()]

@@ -43,6 +43,16 @@ class Plan:
         """Says whether every chunk has come."""
         return not self._undone
 
+    @property
+    def undone(self) -> int:
+        """How many chunks have not come."""
+        return len(self._undone)
+
+    @property
+    def first_undone(self) -> int:
+        """The first of them."""
+        return min(self._undone)
+
     def take(self, source: str, now: float) -> int | None:
         """The chunk to ask of a source now; None where there is none for it."""
         standing = self._standing(source)

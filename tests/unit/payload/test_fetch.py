@@ -156,7 +156,7 @@ async def test_where_nobody_has_it_that_is_said_and_nothing_stays(
                 raise ShardMissing
             return await super().shard(address, size)
 
-    with pytest.raises(PayloadUnavailable, match=r"no device that is linked has all of input\.bin"):
+    with pytest.raises(PayloadUnavailable, match=r"no device that is linked has all of input\.bin.*: shard [0-9a-f]{64}"):
         await Fetcher(shelf, lambda: [Without(there)]).fetch(stored.capability)
     assert not shelf.holds(stored.capability)
     assert not list((shelf.home.path / "outputs").iterdir())
