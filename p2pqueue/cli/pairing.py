@@ -65,10 +65,13 @@ def invite_command(invocation: Invocation, role: str, ttl: str, listen: str | No
 
 async def _alone(invocation: Invocation, role: str, seconds: float, *, listen: str | None, interfaces: Sequence[str]) -> bool:
     from p2pqueue.config import load_settings
+    from p2pqueue.peers import options
     from p2pqueue.peers.inviting import invite
 
     given = {"listen": listen, "interfaces": tuple(interfaces) or None}
     settings = load_settings(invocation.home, given)
+    for words in options.check(settings):
+        invocation.warn(plain(words))
     async with aclosing(invite(invocation.home, role=role, ttl=seconds, settings=settings)) as events:
         async for event in events:
             if _tell(invocation, event):
@@ -170,7 +173,7 @@ def come_in(
 ) -> Identity:  # fmt: skip
     """Pairs this device by a code; gives what `keep` made of it."""
     from p2pqueue.config import load_settings
-    from p2pqueue.peers import joining
+    from p2pqueue.peers import joining, options
 
     parsed, named = _read_code(code)
     addresses = _addresses([peer] if peer else named)
@@ -178,6 +181,8 @@ def come_in(
         invocation.say(f"looking for the device that shows the number {parsed.nameplate} …")
     joiner = joining.new_joiner(parsed, label)
     wanted = tuple(interfaces) or load_settings(invocation.home).interfaces
+    for words in options.check_interfaces(wanted):
+        invocation.warn(plain(words))
     return asyncio.run(joining.join(joiner, parsed, keep=keep, addresses=addresses, interfaces=wanted))
 
 
@@ -194,8 +199,7 @@ def _read_code(typed: str | None) -> tuple[Code, tuple[str, ...]]:
 
 
 def _addresses(typed: Sequence[str]) -> list[Endpoint]:
-    from p2pqueue.net.addresses import endpoint
-    from p2pqueue.net.listener import DEFAULT_PORT
+    from p2pqueue.net.addresses import DEFAULT_PORT, endpoint
 
     try:
         return [endpoint(each, default_port=DEFAULT_PORT) for each in typed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from p2pqueue.cli import output
 from p2pqueue.cli.group import Group
 from p2pqueue.cli.invocation import Invocation, pass_invocation
 from p2pqueue.cli.output import plain
+
+if TYPE_CHECKING:
+    from p2pqueue.settings import Setting
 
 
 def _complete_setting(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
@@ -68,8 +71,9 @@ def set_command(invocation: Invocation, name: str, value: str) -> None:
     from p2pqueue.config import set_setting
     from p2pqueue.settings import find_setting
 
-    written = set_setting(invocation.home, name, value)
     known = find_setting(name)
+    _check_networking(invocation, known, value)
+    written = set_setting(invocation.home, name, value)
     if invocation.json:
         output.document({"schema": 1, "settings": {known.name: written}})
     invocation.say(f"{known.name} = {plain(known.text(written))}")
@@ -98,6 +102,17 @@ def unset_command(invocation: Invocation, name: str) -> None:
         output.document({"schema": 1, "settings": {known.name: value}})
     invocation.say(f"{known.name} = {plain(known.text(value))}{'' if stood else '; it was not set'}")
     _tell_node(invocation)
+
+
+def _check_networking(invocation: Invocation, known: Setting, value: str) -> None:
+    """Refuses what no node could start with, and warns of what may be a slip."""
+    from p2pqueue.peers import options
+    from p2pqueue.settings import merged
+
+    if known.name not in options.CHECKED:
+        return
+    for words in options.check(merged({known.name: known.parse(value)})):
+        invocation.warn(plain(words))
 
 
 def _tell_node(invocation: Invocation) -> None:

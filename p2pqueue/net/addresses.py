@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 Endpoint = tuple[str, int]  # host, port
 Row = tuple[str, str, int, int]  # device, host, port, the milliseconds since 1970 at which it was last good
 
+DEFAULT_PORT = 7433
 CANDIDATES_LIMIT = 8  # addresses of one device: the last of them starts 1.75 s after the first
 SOURCES_LIMIT = 4  # of one device: a device that restarts is seen under a new name beside the old one
 FORGOTTEN_AFTER_MS = 86_400_000  # a day of being good elsewhere: then an old address isn't tried any more
@@ -23,8 +24,8 @@ def endpoint(text: str, *, default_port: int) -> Endpoint:
     """Reads `HOST:PORT`, `HOST`, `[IPV6]:PORT` or a bare IPv6 address. Raises `ValueError` in words."""
     host, port = text.strip(), ""
     if host.startswith("["):
-        host, _, port = host[1:].partition("]")
-        if port and not port.startswith(":"):
+        host, closed, port = host[1:].partition("]")
+        if not closed or (port and not port.startswith(":")):
             raise ValueError(f"{text!r} is no address; write HOST:PORT, or [IPV6]:PORT")
         port = port[1:]
     elif host.count(":") == 1:
@@ -33,6 +34,20 @@ def endpoint(text: str, *, default_port: int) -> Endpoint:
     if not is_endpoint(host, number):
         raise ValueError(f"{text!r} is no address; write HOST:PORT, with a port from 1 to 65535")
     return host, number
+
+
+def listening_at(text: str, *, default_port: int) -> Endpoint:
+    """Reads where to listen: as `endpoint`, but port 0 is any that is free, and an empty host every address.
+
+    All addresses of one family are `0.0.0.0` or `[::]`. Raises `ValueError` in words.
+    """
+    host, colon, port = text.strip().rpartition(":")
+    if colon and port.isascii() and port.isdecimal() and int(port) < 65_536:
+        if host in ("", "0.0.0.0", "[::]"):
+            return host.strip("[]"), int(port)
+        if int(port) == 0 and (":" not in host or host.startswith("[")):
+            return endpoint(host, default_port=default_port)[0], 0
+    return endpoint(text, default_port=default_port)
 
 
 def is_endpoint(host: str, port: int) -> bool:

@@ -18,12 +18,11 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from p2pqueue.errors import ConfigError, WorldError
-from p2pqueue.net.addresses import endpoint
+from p2pqueue.net.addresses import DEFAULT_PORT, listening_at
 from p2pqueue.net.door import Door, Knocking, address_of
 from p2pqueue.net.pipe import CLOSE_WAIT, Pipe
 from p2pqueue.wire import FRAME_LIMIT
 
-DEFAULT_PORT = 7433
 NEXT_PORTS = 32  # tried after the default one; then the system picks any
 _BACKLOG = 64
 _WS_LIMIT = FRAME_LIMIT + 1024  # bytes: aiohttp refuses a longer frame before it has come
@@ -139,7 +138,7 @@ def bind(wanted: str | None, *, again: Bound | None = None) -> list[socket.socke
 
 def _bind_wanted(wanted: str) -> list[socket.socket]:
     try:
-        host, port = ("", int(wanted[1:])) if wanted.startswith(":") else _any_port(wanted)
+        host, port = listening_at(wanted, default_port=DEFAULT_PORT)
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE) if host else []
     except (ValueError, OSError) as error:
         raise ConfigError(f"--listen {wanted}: no address to listen at ({error})") from error
@@ -150,16 +149,6 @@ def _bind_wanted(wanted: str) -> list[socket.socket]:
         return [_bound(family, where)]
     except OSError as error:
         raise WorldError(f"--listen {wanted}: the port can't be opened ({error.strerror}); choose another") from error
-
-
-def _any_port(wanted: str) -> tuple[str, int]:
-    """Like `endpoint`, but port 0 is one, any that is free, and all of a family's addresses are one, `0.0.0.0` or `[::]`."""
-    host, colon, port = wanted.rpartition(":")
-    if colon and port == "0":
-        return host.strip("[]"), 0
-    if host in ("0.0.0.0", "[::]") and port.isdecimal() and 0 < int(port) < 65_536:
-        return host.strip("[]"), int(port)
-    return endpoint(wanted, default_port=DEFAULT_PORT)
 
 
 def _bind_everywhere(port: int) -> list[socket.socket]:

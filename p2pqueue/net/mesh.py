@@ -21,7 +21,7 @@ from p2pqueue import __version__
 from p2pqueue.errors import ConfigError
 from p2pqueue.identity.keys import Identity
 from p2pqueue.net import codes, opening
-from p2pqueue.net.addresses import AddressBook, Endpoint, endpoint
+from p2pqueue.net.addresses import DEFAULT_PORT, AddressBook, Endpoint, endpoint
 from p2pqueue.net.dialler import Dialler
 from p2pqueue.net.dialling import DialSchedule
 from p2pqueue.net.discovery import Discovery, Sighting
@@ -30,7 +30,7 @@ from p2pqueue.net.greeting import Admit, Greeted, Refused
 from p2pqueue.net.hello import PROTOCOLS, Hello
 from p2pqueue.net.interfaces import InterfaceWatch, is_local
 from p2pqueue.net.link import Beat
-from p2pqueue.net.listener import DEFAULT_PORT, Listener
+from p2pqueue.net.listener import Listener
 from p2pqueue.net.notes import TICKET_SIZE, About
 from p2pqueue.net.options import Listening, NetOptions
 from p2pqueue.net.peer import Peer

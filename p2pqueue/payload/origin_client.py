@@ -19,6 +19,7 @@ from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed
 T = TypeVar("T")
 PARALLEL: Final = 4
 TIMEOUT: Final = 60.0  # seconds for one shard
+_URL: Final = "an origin's URL is http://TOKEN@HOST:PORT, as `p2pqueue origin` prints it"
 _WORDS: Final = 200  # characters of an origin's own words that are passed on
 
 
@@ -38,7 +39,9 @@ def parse_origin(url: str) -> OriginAddress:
     except ValueError as error:
         raise ConfigError(f"this is no URL of an origin: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("an origin's URL is http://TOKEN@HOST:PORT, as `p2pqueue origin` prints it")
+        raise ConfigError(_URL)
+    if parts.password is not None or parts.query or parts.fragment or not parts.hostname.isascii() or " " in parts.hostname:
+        raise ConfigError(_URL)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     base = f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
     return OriginAddress(base, parts.username or None)

@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 from p2pqueue.errors import ConfigError, P2PQueueError, PayloadUnavailable, WorldError
 from p2pqueue.identity import members as reading
 from p2pqueue.peers import book as address_book
+from p2pqueue.peers import options
 from p2pqueue.peers.parts import Parts
 
 if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
     from p2pqueue.payload.fetch import Fetched
     from p2pqueue.peers.links import Links
-    from p2pqueue.settings import Settings
 
-LANES: Final = ("webrtc", "http", "origin")
-POLICIES: Final = ("never", "needed", "always")
 AGAIN_AFTER: Final = 30.0  # seconds until networking is tried again that could not begin
 SAVE_EVERY: Final = 60.0  # seconds between two looks whether addresses are to be kept
 
@@ -51,7 +49,8 @@ class Network:
 
     async def start(self) -> None:
         """Begins networking, if there is anybody to link to. Raises `ConfigError` for what can't be meant."""
-        _check(self._parts.settings)
+        for words in options.check(self._parts.settings):
+            _log.warning("%s", words)
         self._book = await address_book.load(self._parts.store)
         await self._read_members()
         await self._settle()
@@ -231,11 +230,3 @@ class Network:
             self._wake.set()
             if self._links is not None and self._links.mesh.is_online:
                 self._links.mesh.look_again()
-
-
-def _check(settings: Settings) -> None:
-    unknown = [lane for lane in settings.lanes if lane not in LANES]
-    if unknown or not settings.lanes:
-        raise ConfigError(f"lanes: {', '.join(unknown) or 'none'}, where there are {', '.join(LANES)}")
-    if settings.origin_policy not in POLICIES:
-        raise ConfigError(f"origin_policy: {settings.origin_policy!r}, where there are {', '.join(POLICIES)}")
