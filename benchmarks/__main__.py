@@ -15,12 +15,16 @@ import psutil
 HERE = Path(__file__).resolve().parent
 BENCHMARKS = ("jobs", "children", "network", "payload", "replication", "scale")  # those that exist are run
 REPORT = HERE / "report.md"
+_HOW_TO_READ = (
+    'Ratios count; absolute figures don\'t travel. "At reference" is a value at the speed of the machine that the absolute targets '
+    'were set for, by things measured around each section that have nothing of ours in them; "scaled" holds at that speed alone.'
+)
 
 
 def main(arguments: list[str]) -> int:
     """Runs all benchmarks with these arguments; gives 1 when a target of any does not hold, 2 when one could not run."""
     worst = 0
-    parts = [f"# Benchmarks\n\n{_machine()}\nRatios count; absolute figures don't travel.\n"]
+    parts = [f"# Benchmarks\n\n{_machine()}\n{_HOW_TO_READ}\n"]
     for name in BENCHMARKS:
         if not (HERE / f"{name}.py").exists():
             continue
@@ -45,10 +49,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _markdown(rows: list[dict[str, object]]) -> str:
-    lines = ["| figure | value | unit | peer | its value | target | holds |", "|---|---|---|---|---|---|---|"]
+    lines = ["| figure | value | unit | peer | its value | at reference | target | holds |", "|---|---|---|---|---|---|---|---|"]
     lines += [
         f"| {row['name']} | {_number(row['value'])} | {row['unit']} | {row['peer'] or ''} | {_number(row['peer_value'])} "
-        f"| {row['target'] or ''} | {_holds(row['holds'])} |"
+        f"| {_number(row['at_reference'])} | {row['target'] or ''} | {_holds(row)} |"
         for row in rows
     ]
     return "\n".join(lines) + "\n"
@@ -60,8 +64,10 @@ def _number(value: object) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _holds(value: object) -> str:
-    return {True: "yes", False: "**no**"}.get(value, "") if isinstance(value, bool) else ""
+def _holds(row: dict[str, object]) -> str:
+    if row["holds"] is None:
+        return ""
+    return "yes" if row["holds_as_it_is"] else "scaled" if row["holds"] else "**no**"
 
 
 def _machine() -> str:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 if __package__ in (None, ""):  # run as a file
@@ -22,6 +23,7 @@ from benchmarks.figure import Figure, Sample, Target, as_json, load_targets, tab
 from benchmarks.own.contender import P2PQueue
 from benchmarks.peers.contender import Contender
 from benchmarks.peers.installed import installed_peers
+from benchmarks.yardstick import judged
 
 SECTIONS = ("enqueueing", "starting", "draining", "claiming", "merging", "footprint", "large")
 QUICK_PEERS = frozenset({"Huey SQLite", "Huey Redis"})  # those that a target names
@@ -57,7 +59,7 @@ def measure(folder: Path, effort: Effort, sections: frozenset[str]) -> Iterator[
         for section in SECTIONS:
             if section in sections:
                 print(f"measuring {section} …", file=sys.stderr)
-                yield from _section(section, _made(folder / section), effort, peers, targets)
+                yield from judged(partial(_section, section, _made(folder / section), effort, peers, targets))
 
 
 def _section(name: str, folder: Path, effort: Effort, peers: Mapping[str, Contender], targets: Mapping[str, Target]) -> list[Figure]:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 if __package__ in (None, ""):  # run as a file
@@ -21,6 +22,7 @@ if __package__ in (None, ""):  # run as a file
 
 from benchmarks import linking, meeting, network_rtc, pushing, syncing
 from benchmarks.figure import Figure, Target, as_json, load_targets, table, verdict
+from benchmarks.yardstick import judged
 
 SECTIONS = ("linking", "pushing", "meeting", "direct", "losing", "duplicates", "idling")
 
@@ -66,7 +68,7 @@ def measure(folder: Path, effort: Effort, sections: frozenset[str]) -> Iterator[
     for section in SECTIONS:
         if section in sections:
             print(f"measuring {section} …", file=sys.stderr)
-            yield from _section(section, folder / section, effort, targets)
+            yield from judged(partial(_section, section, folder / section, effort, targets))
 
 
 def _section(name: str, folder: Path, effort: Effort, targets: Mapping[str, Target]) -> list[Figure]:

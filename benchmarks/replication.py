@@ -21,6 +21,7 @@ if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.figure import Figure, Sample, Target, as_json, load_targets, table, verdict
+from benchmarks.yardstick import judged
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity, create
 from p2pqueue.jobs.tables import TABLES
@@ -250,7 +251,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of the table")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="p2pq-") as folder:
-        found = list(figures(Path(folder), load_targets("replication"), quick=options.quick))
+        found = list(judged(lambda: figures(Path(folder), load_targets("replication"), quick=options.quick)))
     if options.json:
         print(as_json(found))
     else:

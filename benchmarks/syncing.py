@@ -25,6 +25,7 @@ if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.figure import Figure, Sample, Target, as_json, load_targets, table, verdict
+from benchmarks.yardstick import judged
 from p2pqueue.home import Home
 from p2pqueue.identity import keys
 
@@ -167,7 +168,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of the table")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="p2pq-") as folder:
-        found = figures(Path(folder), load_targets("network"), sizes=QUICK if options.quick else Sizes())
+        sizes = QUICK if options.quick else Sizes()
+        found = list(judged(lambda: figures(Path(folder), load_targets("network"), sizes=sizes)))
     print(as_json(found) if options.json else table(found))
     print(verdict(found), file=sys.stderr)
     return 1 if any(figure.holds is False for figure in found) else 0

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from benchmarks.figure import Figure, Sample, Target, as_json, load_targets, table, verdict
+from benchmarks.yardstick import judged
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,32 @@ def test_a_figure_in_json_has_the_promised_keys() -> None:
         "peer_value": 1.0,
         "target": ">= 2 x a peer",
         "holds": True,
+        "holds_as_it_is": True,
+        "at_reference": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "holds", "at_reference"),
+    [
+        (Target(at_most=4, scaled=True), 8.0, True, 4.0),
+        (Target(at_most=4, scaled=True), 8.1, False, 4.05),
+        (Target(at_least=100, scaled=True), 50.0, True, 100.0),
+        (Target(at_least=100, scaled=True), 49.0, False, 98.0),
+        (Target(at_most=4), 8.0, False, None),  # memory is no smaller on a slow machine
+    ],
+)
+def test_a_scaled_target_allows_for_a_machine_that_is_twice_as_slow(target: Target, value: float, holds: bool, at_reference: float) -> None:
+    figure = Figure("a figure", value, "ms", target, slowness=2.0)
+    assert figure.holds is holds
+    assert figure.at_reference == at_reference
+    assert figure.holds_as_it_is is False
+    assert table([figure]).splitlines()[-1].split()[-1] == ("scaled" if holds else "NO")
+
+
+def test_how_slow_a_machine_is_is_told_with_the_figures_of_a_section() -> None:
+    told, figure = judged(lambda: [Figure("a figure", 1.0, "ms", Target(at_most=1, scaled=True))])
+    assert told.value == figure.slowness > 0
 
 
 def test_the_verdict_names_what_does_not_hold_with_its_target() -> None:
