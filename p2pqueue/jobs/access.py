@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from p2pqueue.settings import Settings
 
 T = TypeVar("T")
+CHECK_ALONE_EVERY = 0.2  # seconds between two looks for a twin while jobs are enqueued
 _all: weakref.WeakSet[Access] = weakref.WeakSet()
 _abandoned: list[Any] = []  # a parent's connections: even closing them here could take its locks away
 
@@ -109,8 +111,10 @@ class Access:
 
     def check_alone(self) -> None:
         """Raises `KeyInUse` while another running device has the key of this one."""
-        opened = self._open()
-        check_alone(opened.home, opened.twin)
+        opened, now = self._open(), time.monotonic()
+        if now >= opened.check_at:  # a look at the disk lets other threads run: for each job it would cost more than the job
+            check_alone(opened.home, opened.twin)
+            opened.check_at = now + CHECK_ALONE_EVERY
 
     def write(self, fn: Callable[[Writer], T]) -> T:
         """Runs one transaction, durable on return; any exception of `fn` rolls its own part back."""
@@ -184,6 +188,7 @@ class _Opened:
 
         self.home = home
         self.twin = os.fspath(home.twin_file)
+        self.check_at = 0.0  # monotonic time
         self.identity = load(home)
         self.replica = open_replica(home, self.identity)
         self.owner = self.identity.owner
