@@ -37,6 +37,7 @@ class ClaimedJob(NamedTuple):
     error: str | None
     recorded: bool = False  # its row tells already that it runs
     progress: float = 0.0  # how far an earlier run had come, where this one goes on from its checkpoint
+    first: bool = False  # its row had no state at all
 
     @property
     def key(self) -> str:
@@ -82,6 +83,7 @@ class Ending(NamedTuple):
     duration: float | None = None  # by the monotonic clock of the worker
     rival: bool = False  # it went on beside another worker's claim, being further on: the first success counts
     unstarted: bool = False  # its handler never began: where only this device knows of the claim, nothing is written of it
+    unwritten: bool = False  # its row had no state at all when it was claimed, and this worker has written none since
 
 
 @dataclass(frozen=True)

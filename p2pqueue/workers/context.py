@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -179,9 +179,14 @@ def current_job() -> JobContext:
     return job if job is not None else _stand_in()
 
 
-def enter(job: JobContext) -> None:
-    """Makes a job the current one for the rest of this task or thread."""
-    _current.set(job)
+def enter(job: JobContext) -> Token[JobContext]:
+    """Makes a job the current one of this task or thread, until it is left with what this gives."""
+    return _current.set(job)
+
+
+def leave(entered: Token[JobContext]) -> None:
+    """Ends what `enter` began."""
+    _current.reset(entered)
 
 
 @contextmanager

@@ -19,11 +19,11 @@ _WORDS = {"cancelled": None, "held": None, "shutdown": None, "lost": "lost to a 
 
 def ending_of(
     job: ClaimedJob, outcome: Outcome, task: TaskDescription | None, *, author: bytes, now: int, duration: float,
-    random: Callable[[], float], output_manifest: str | None = None,
+    random: Callable[[], float], output_manifest: str | None = None, unwritten: bool = False,
 ) -> Ending:  # fmt: skip
     """The ending of an attempt; `now` is in milliseconds UTC, `duration` in seconds, `random` gives 0 to 1."""
     if isinstance(outcome, Succeeded):
-        return Ending(job, "succeeded", author, outcome.result, output_manifest, duration=duration)
+        return Ending(job, "succeeded", author, outcome.result, output_manifest, duration=duration, unwritten=unwritten)
     known: dict[str, Any] = {"author": author, "duration": duration}
     if isinstance(outcome, Stopped):
         return Ending(job, _STOPPED[outcome.why], error=_WORDS[outcome.why], **known)

@@ -14,7 +14,7 @@ from p2pqueue.errors import Cancelled, MisuseError, Retry
 from p2pqueue.home import Home
 from p2pqueue.jobs.arguments import decode
 from p2pqueue.workers.claimed import ClaimedJob
-from p2pqueue.workers.context import Continue, JobContext, enter
+from p2pqueue.workers.context import Continue, JobContext, enter, leave
 from p2pqueue.workers.handler import failure, misfit, open_files, reported
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.log import AttemptLog
@@ -69,7 +69,7 @@ class InlineRunner:
         context = JobContext(
             channel, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=folder, timeout=timeout, resume_from=job.checkpoint
         )
-        enter(context)  # for good: the task of this run ends with it
+        entered = enter(context)
         limit = None if timeout is None else asyncio.timeout(timeout)
         try:
             files = open_files(grants, folder, self._inputs.shelf) if grants else {}
@@ -99,9 +99,11 @@ class InlineRunner:
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
             outcome = misfit(error) if isinstance(error, TypeError) else failure(error)
         finally:
+            leave(entered)
             del self._running[key]  # from here on a stop comes too late
             self._why.pop(key, None)
-        await channel.settled()
+        if channel.is_used:
+            await channel.settled()
         return outcome
 
     def _stopped(self, job: ClaimedJob) -> Outcome | None:
@@ -156,6 +158,11 @@ class _Channel:
             holder = self._job.holder
             self._log = AttemptLog(self._home.log_file(self._job.job_id, holder.generation, holder.claim))
         self._log.write(data)
+
+    @property
+    def is_used(self) -> bool:
+        """Says whether there is anything to wait for, or to close."""
+        return bool(self._pending) or self._log is not None
 
     async def settled(self) -> None:
         """Waits for what is under way."""

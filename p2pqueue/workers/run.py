@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from p2pqueue.errors import MisuseError
-from p2pqueue.workers.begun import begun, write_begun
+from p2pqueue.workers.begun import begun
 from p2pqueue.workers.claimed import Begun, ClaimedJob
 from p2pqueue.workers.protocol import Why
-from p2pqueue.workers.settle import RESUMED, beat
+from p2pqueue.workers.settle import RESUMED
 
 if TYPE_CHECKING:
     from p2pqueue.jobs.rows import JobRow
-    from p2pqueue.replica.writer import Writer
     from p2pqueue.workers.worker import Worker
 
 PROGRESS_EVERY: Final = 2.0  # seconds between two beats of a job whose progress moves; watchers see every step at once
 PROGRESS_STEP: Final = 0.01  # of the whole: smaller steps wait for the next ordinary beat
 
 
-@dataclass
+@dataclass(slots=True)
 class Run:
     """A job that runs here now."""
 
@@ -49,14 +47,6 @@ class Run:
         since = now - self.beaten
         moved = abs(self.progress - self.beaten_progress) >= PROGRESS_STEP
         return since >= beat_every or (moved and since >= min(PROGRESS_EVERY, beat_every))
-
-
-def record(writer: Writer, runs: Collection[Run]) -> None:
-    """Writes into the rows of these jobs that they run, and how far those are that went on from a checkpoint."""
-    write_begun(writer, [run.begun for run in runs])
-    resumed = [(run.job.holder, run.job.job_id, run.progress, run.phase) for run in runs if run.job.progress]
-    if resumed:
-        beat(writer, resumed)
 
 
 def event_of(row: JobRow, run: Run | None, label: str, why: str | None) -> dict[str, Any]:

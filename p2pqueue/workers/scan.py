@@ -27,7 +27,7 @@ LATER, NOT_HERE = 0, 2  # values of the column `ready`, by which rows leave the 
 CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
     CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}, due_at,
     CASE WHEN checkpoint IS NOT NULL AND beat_generation >> 16 = spec_generation >> 16 THEN beat_progress END,
-    rank_priority, enqueued_by
+    rank_priority, enqueued_by, state_generation IS NULL
     FROM jobs INDEXED BY jobs_ready
     WHERE ready = 1 AND status = 'queued' AND live = 1
     ORDER BY rank_priority, due_at, created_at LIMIT {SCAN_LIMIT} OFFSET ?"""
@@ -169,5 +169,5 @@ def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int,
         job_id=row[0], task=row[1], queue=row[2], args=row[3], options=row[4], title=row[5], holder=holder, attempt=state.attempt,
         max_attempts=max_attempts, claimed_at=now, timeout=row[8], stall_timeout=row[9], backoff=row[10], retry_on=row[11],
         input_manifest=row[13], has_input=row[12] is not None, checkpoint=row[14], error=state.error,
-        recorded=recorded, progress=row[28] or 0.0,
+        recorded=recorded, progress=row[28] or 0.0, first=bool(row[31]),
     )  # fmt: skip

@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Holder, JobState, Refused, Transition
 from p2pqueue.jobs.ledger import put_state
+from p2pqueue.replica.first_writes import put_first
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers import begun
 from p2pqueue.workers.claimed import CRASHED, ClaimedJob, Ending, How, Taker
 from p2pqueue.workers.scan import NOT_HERE, claim
 from p2pqueue.workers.states import states_of
 
+RESULT_ID = JobState._fields.index("result_id")
 RESUMED = "Running"  # the phase of a job that goes on, until its handler says another
 
 
@@ -89,6 +92,51 @@ def _checkpoint(job: ClaimedJob, state: bytes) -> Put:
 
 
 def _end(writer: Writer, endings: Sequence[Ending]) -> None:
+    generation = next((ending.job.holder.generation for ending in endings if _is_plain(ending)), None)
+    plain = [ending for ending in endings if _is_plain(ending) and ending.job.holder.generation == generation]
+    if plain and _succeed_first(writer, plain):
+        ended = {ending.job.job_id for ending in plain} if len(plain) < len(endings) else None
+        endings = [] if ended is None else [ending for ending in endings if ending.job.job_id not in ended]
+    if endings:
+        _end_each(writer, endings)
+
+
+def _is_plain(ending: Ending) -> bool:
+    return ending.unwritten and ending.how == "succeeded"
+
+
+def _succeed_first(writer: Writer, endings: Sequence[Ending]) -> bool:
+    """Ends first attempts of one generation, of which their rows tell nothing yet, unless others have written there."""
+    states: list[tuple[str, tuple[Any, ...]]] = []
+    runs: list[tuple[Any, ...]] = []
+    ids: list[str] = []
+    steps: dict[int, Transition] = {}  # all that were claimed at once end alike
+    for ending in endings:
+        job, run_id = ending.job, ending.job.run_id(ending.author)
+        step = steps.get(job.claimed_at) or _first_success(writer, job)
+        if step is None:
+            return False
+        steps[job.claimed_at] = step
+        state = step.state
+        states.append((job.job_id, (*state[1:RESULT_ID], run_id, *state[RESULT_ID + 1 :])))
+        runs.append(_ended_run(writer, ending, step))
+        ids.append(run_id)
+    if not put_first(
+        writer, "jobs", "state", states, generation=state.generation, rank=state.rank, earliest=True, before="queued", after=state.status
+    ):
+        return False
+    writer.make("runs", "run", runs, ids=ids)
+    return True
+
+
+def _first_success(writer: Writer, job: ClaimedJob) -> Transition | None:
+    """The success of a first attempt, for all that were claimed in the same way; its result is named by each."""
+    running = begun.as_begun(JobState(job.holder.generation), job.holder.claimed, job.claimed_at, (writer.device_id, writer.label))
+    step = running and lattice.succeed(running, job.holder, now=writer.now, result_id=None)
+    return step if isinstance(step, Transition) else None
+
+
+def _end_each(writer: Writer, endings: Sequence[Ending]) -> None:
     jobs: list[Put] = []
     runs: list[Put] = []
     checkpoints: list[Put] = []
@@ -108,7 +156,7 @@ def _end(writer: Writer, endings: Sequence[Ending]) -> None:
             jobs.append(put_state(ending.job.job_id, decision))
             if ending.checkpoint is not None:
                 checkpoints.append(_checkpoint(job, ending.checkpoint))
-        runs.append(_ended_run(writer, ending, decision))
+        runs.append(Put(job.run_id(ending.author), "run", _ended_run(writer, ending, decision), 0))
     if jobs:
         writer.put_known("jobs", "state", jobs)
     if checkpoints:
@@ -151,19 +199,17 @@ def _crashed_before(connection: sqlite3.Connection, job: ClaimedJob) -> bool:
 _RUN_STATUS: dict[How, str] = {"retry": "failed", "crashed": "failed"}
 
 
-def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -> Put:
-    job = ending.job
-    status = _RUN_STATUS.get(ending.how, ending.how)
-    error = ending.error
+def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -> tuple[Any, ...]:
+    """The values of the row of an attempt that has ended."""
+    job, now, how = ending.job, writer.now, ending.how
+    status, error = _RUN_STATUS.get(how, how), ending.error
     if isinstance(decision, Refused) and status in ("succeeded", "failed", "released", "lost"):
         if "was lost to" in decision.reason:
             status, error = "lost", decision.reason.removeprefix("was ")
         elif status == "released":
             status = "cancelled"
-    values = (
-        job.job_id, job.attempt, writer.device_id, writer.label, job.claimed_at, writer.now, status, ending.result,
-        ending.output_manifest, error, ending.traceback, ending.log_tail,
-        ending.duration if ending.duration is not None else (writer.now - job.claimed_at) / 1000,
-        None, CRASHED if ending.how == "crashed" else None,
+    duration = ending.duration if ending.duration is not None else (now - job.claimed_at) / 1000
+    return (
+        job.job_id, job.attempt, writer.device_id, writer.label, job.claimed_at, now, status, ending.result, ending.output_manifest, error,
+        ending.traceback, ending.log_tail, duration, None, CRASHED if how == "crashed" else None,
     )  # fmt: skip
-    return Put(job.run_id(ending.author), "run", values, generation=0)

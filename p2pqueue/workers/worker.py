@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from random import random
 from typing import Any
 
@@ -25,7 +24,6 @@ from p2pqueue.replica.merged import Done
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.subscription import Rows
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers.begun import RECORD_AFTER
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
 from p2pqueue.workers.company import Company
 from p2pqueue.workers.endings import ending_of
@@ -34,12 +32,14 @@ from p2pqueue.workers.live import Live
 from p2pqueue.workers.patience import Patience
 from p2pqueue.workers.presence import SCORE_PER_CORE, Presence, Roster
 from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
+from p2pqueue.workers.relay import Relay
 from p2pqueue.workers.report import Runner
 from p2pqueue.workers.rivalry import Found, course
-from p2pqueue.workers.run import Reporter, Run, event_of, record
-from p2pqueue.workers.settle import beat, checkpoint
+from p2pqueue.workers.run import Reporter, Run, event_of
+from p2pqueue.workers.settle import checkpoint
 from p2pqueue.workers.telling import tell_end, tell_start
 from p2pqueue.workers.turns import Turn, Turns
+from p2pqueue.workers.upkeep import record_late, renew
 
 READ_AGAIN = 1.0  # seconds until what could not be read is read again
 
@@ -80,6 +80,7 @@ class Worker:
     _unrecorded: asyncio.Event = field(default_factory=asyncio.Event)  # some run may not be recorded yet
     _empty: asyncio.Event = field(default_factory=asyncio.Event)  # nothing runs
     _group: asyncio.TaskGroup | None = None
+    _relay: Relay[Run] = field(init=False)  # gives each run its task
     _suspended: bool = False
 
     def __post_init__(self) -> None:
@@ -98,10 +99,16 @@ class Worker:
     async def work(self) -> None:
         """Works until `stop`, and on until every run has ended and is written down."""
         async with asyncio.TaskGroup() as beats:
-            looping = [beats.create_task(self._beat()), beats.create_task(self._record())]
+            looping = [
+                beats.create_task(renew(self.store, self.runs, every=self.beat_every)),
+                beats.create_task(record_late(self.store, self.runs, self._unrecorded)),
+            ]
             async with asyncio.TaskGroup() as group:
-                self._group = group
-                await self._turns.run()
+                self._group, self._relay = group, Relay(group, self._run)
+                try:
+                    await self._turns.run()
+                finally:
+                    self._relay.close()
             for loop in looping:
                 loop.cancel()
         self.company.close()
@@ -185,8 +192,12 @@ class Worker:
         return math.inf if self._suspended else self.company.rest()
 
     def _take_in(self, turn: Turn) -> None:
-        for job in turn.claimed:
-            self._start(job, turn.author)
+        if turn.claimed:
+            self._empty.clear()
+            self._unrecorded.set()
+            now = time.monotonic()
+            for job in turn.claimed:
+                self._start(job, turn.author, now)
         self.company.looked(len(turn.claimed))
         self.company.fills()
         for ending in turn.endings:
@@ -199,14 +210,11 @@ class Worker:
 
     # -- running ----------------------------------------------------------------------------------------------
 
-    def _start(self, job: ClaimedJob, author: bytes) -> None:
-        assert self._group is not None
-        self._empty.clear()
+    def _start(self, job: ClaimedJob, author: bytes, now: float) -> None:
         tell_start(job)
-        now = time.monotonic()
-        run = self.runs[job.job_id] = Run(job, author, started=now, beaten=now, progress=job.progress, recorded=job.recorded)
-        self._unrecorded.set()
-        self._group.create_task(self._run(run))
+        run = Run(job, author, started=now, beaten=now, progress=job.progress, recorded=job.recorded)
+        self.runs[job.job_id] = run
+        self._relay.start(run)
 
     async def _run(self, run: Run) -> None:
         try:
@@ -236,6 +244,7 @@ class Worker:
         return ending_of(
             run.job, outcome, self.tasks.get(run.job.task), author=run.author, now=int(time.time() * 1000),
             duration=time.monotonic() - run.started, random=random, output_manifest=manifest,
+            unwritten=run.job.first and not run.recorded and not run.outranked,
         )  # fmt: skip
 
     def _end(self, run: Run, ending: Ending) -> None:
@@ -314,37 +323,3 @@ class Worker:
         """The event that tells how a job stands, and why it waits: from memory where it runs here."""
         left = self.company.reason(row.id) if row.status == "queued" else None
         return event_of(row, self.runs.get(row.id), self.label, left or why)
-
-    async def _beat(self) -> None:
-        pause = min(0.5, self.beat_every / 4)
-        while True:
-            await asyncio.sleep(pause)
-            now = time.monotonic()
-            due = [run for run in self.runs.values() if run.is_due(now, self.beat_every)]
-            if not due:
-                continue
-            beats = [(run.job.holder, run.job.job_id, run.progress, run.phase) for run in due]
-            for run in due:
-                run.beaten, run.beaten_progress = now, run.progress
-            try:
-                await self.store.write(partial(beat, beats=beats), quiet=True)
-            except P2PQueueError as error:
-                _log.error("leases can't be renewed: %s", error)
-
-    async def _record(self) -> None:
-        """Writes into their rows that jobs run which did not end at once."""
-        while True:
-            await self._unrecorded.wait()
-            await asyncio.sleep(RECORD_AFTER)
-            before = time.monotonic() - RECORD_AFTER
-            late = [run for run in self.runs.values() if not run.recorded and run.started <= before]
-            if late:
-                try:
-                    await self.store.write(partial(record, runs=late), quiet=True)
-                except P2PQueueError as error:
-                    _log.error("what runs can't be written down: %s", error)
-                    continue
-                for run in late:
-                    run.recorded = True
-            if all(run.recorded for run in self.runs.values()):
-                self._unrecorded.clear()
