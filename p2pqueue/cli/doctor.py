@@ -7,12 +7,13 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from p2pqueue.cli import edge, output, quantities
+from p2pqueue.cli.finding import Finding
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 from p2pqueue.cli.opening import node_pid
 from p2pqueue.cli.output import plain
@@ -25,18 +26,7 @@ NEWEST_YEAR_MS = 4_102_444_800_000  # 2100: a clock beyond is not read
 OLDEST_CLOCK = 1_767_225_600  # seconds, 2026-01-01: a clock before lost its battery
 SLOW_SYNC = 0.05  # seconds for one durable write, above which enqueueing feels slow
 
-Verdict = Literal["ok", "warning", "wrong"]
 _COLORS = {"ok": "green", "warning": "yellow", "wrong": "red"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one look found; `mend` says what to do."""
-
-    check: str
-    verdict: Verdict
-    words: str
-    mend: str = ""
 
 
 @click.command(
@@ -114,12 +104,16 @@ def _space(home: Home) -> Iterator[Finding]:
 def _settings(home: Home) -> Iterator[Finding]:
     from p2pqueue.config import load_settings
     from p2pqueue.errors import P2PQueueError
+    from p2pqueue.peers import options
 
     try:
-        load_settings(home)
+        slips = options.check(load_settings(home))
     except P2PQueueError as error:
         yield Finding("settings", "wrong", str(error), f"mend it in {home.config_file}, or in the environment")
-    else:
+        return
+    for words in slips:
+        yield Finding("settings", "warning", words, f"plug it in, or mend the name in {home.config_file}")
+    if not slips:
         yield Finding("settings", "ok", str(home.config_file) if home.config_file.exists() else "all as by default")
 
 
@@ -224,6 +218,26 @@ def _node(home: Home) -> Iterator[Finding]:
     yield Finding("node", "ok", f"pid {pid}, {quantities.counted(status.get('slots', 0), 'slot')}, tasks: {tasks}")
 
 
+def _network(home: Home) -> Iterator[Finding]:
+    from p2pqueue.cli.reach import network
+    from p2pqueue.config import load_settings
+    from p2pqueue.errors import P2PQueueError, WorldError
+    from p2pqueue.peers import options
+    from p2pqueue.replica.doorbell import DoorbellClient
+
+    told = None
+    try:
+        settings = load_settings(home)
+        options.check(settings)
+        if node_pid(home) is not None:
+            told = DoorbellClient(home.socket_path).request("status").get("network")
+    except (WorldError, OSError):
+        return  # the node doesn't answer, as was told
+    except P2PQueueError:
+        return  # a setting that can't be meant, as was told
+    yield from network(settings, told if isinstance(told, dict) else None)
+
+
 def _programs(home: Home) -> Iterator[Finding]:
     import shutil
 
@@ -235,4 +249,6 @@ def _programs(home: Home) -> Iterator[Finding]:
         yield Finding("ffmpeg", "warning", words, "install ffmpeg if this device shall do such jobs")
 
 
-_CHECKS: tuple[Callable[[Home], Iterator[Finding]], ...] = (_versions, _clock, _space, _settings, _database, _disk, _node, _programs)
+_CHECKS: tuple[Callable[[Home], Iterator[Finding]], ...] = (
+    _versions, _clock, _space, _settings, _database, _disk, _node, _network, _programs,
+)  # fmt: skip

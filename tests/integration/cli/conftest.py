@@ -181,9 +181,14 @@ def _code_of(pid: int) -> int:
 
 @pytest.fixture(scope="session")
 def surroundings(tmp_path_factory: pytest.TempPathFactory, runtime_dir: Path) -> dict[str, str]:
-    """Variables of all commands: their sockets lie in one place, and they share compiled modules as if installed."""
+    """Variables of all commands: their sockets lie in one place, they share compiled modules as if installed, and stay on this host."""
     compiled = str(tmp_path_factory.mktemp("compiled"))
-    return {"XDG_RUNTIME_DIR": str(runtime_dir), "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled}
+    return {
+        "XDG_RUNTIME_DIR": str(runtime_dir),
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": compiled,
+        "P2PQUEUE_INTERFACES": "lo",
+    }
 
 
 @pytest.fixture

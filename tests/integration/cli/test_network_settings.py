@@ -42,6 +42,7 @@ def test_it_is_refused_at_the_start_and_by_config_set(p2p: CommandLine, setting:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere interfaces have other names")
 def test_an_interface_that_may_come_later_is_a_warning_that_names_those_that_are_there(p2p: CommandLine) -> None:
+    p2p.environment["P2PQUEUE_INTERFACES"] = ""
     warned = p2p("config", "set", "interfaces", "usb0").err
     assert "no interface 'usb0' that is up now" in warned
     assert "lo" in warned
