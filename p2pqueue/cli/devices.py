@@ -7,7 +7,7 @@ the rest.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,8 +62,9 @@ def devices_command(context: click.Context, everything: bool) -> None:
     from p2pqueue.identity import members
 
     with reading(invocation.home) as connection:
-        found = [each for each in members.read(connection) if everything or not each.hidden]
+        known = members.read(connection)
         here = _this_device(connection)
+    found = [each for each in (*known, *_told_by_joining(invocation.home, known)) if everything or not each.hidden]
     peers = _peers(invocation.home)
     shown = sorted(found, key=lambda each: (each.device_id != here, each.device_id not in (peers or ()), each.label.casefold()))
     documents = [_document(each, here, peers) for each in shown]
@@ -127,6 +128,17 @@ def forget_command(invocation: Invocation, device: str) -> None:
     invocation.say(f"{plain(found.label)} ({found.device_id[:8]}) is left out of lists until it comes back")
 
 
+def _told_by_joining(home: Home, known: Sequence[Member]) -> list[Member]:
+    """The device that let this one in, as long as no row tells of it: until the first link after `join`."""
+    from p2pqueue.identity.keys import load
+    from p2pqueue.identity.members import Member
+
+    inviter = load(home).inviter
+    if inviter is None or any(each.device_id == inviter[0] for each in known):
+        return []
+    return [Member(*inviter, role="", public_key=b"")]
+
+
 def _check_right(role: str) -> None:
     from p2pqueue.errors import NotAllowed
     from p2pqueue.identity.roles import relays
@@ -161,7 +173,7 @@ def _document(member: Member, here: str | None, peers: Mapping[str, Mapping[str,
     return {
         "id": member.device_id,
         "label": member.label,
-        "role": member.role,
+        "role": member.role or None,
         "self": own,
         "online": peers is not None if own else link is not None,
         "revoked": member.revoked,
@@ -183,7 +195,7 @@ def _lines(documents: list[dict[str, Any]]) -> list[str]:
             (
                 plain(each["label"]),
                 state,
-                each["role"],
+                each["role"] or "–",
                 each["id"][:8],
                 each["path"] or "–",
                 _milliseconds(each["rtt"]),

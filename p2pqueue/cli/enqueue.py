@@ -173,16 +173,16 @@ def _print_job(invocation: Invocation, job_id: str, *, whole: bool) -> None:
     if not whole:
         output.line(job_id)
         return
-    from p2pqueue.cli.job_shape import job_document, why_waits
+    from p2pqueue.cli.job_shape import lone_document, why_waits
     from p2pqueue.jobs import rows
 
     with reading(invocation.home) as connection:
         row = rows.get(connection, job_id)
         if row is None:
-            output.document({"id": job_id, "deleted": True})
+            output.document({"schema": 1, "id": job_id, "deleted": True})
             return
         why = why_waits(connection, row, node_running=node_pid(invocation.home) is not None)
-        output.document(job_document(connection, row, why=why))
+        output.document(lone_document(connection, row, why=why))
 
 
 def _description(invocation: Invocation, task: str) -> dict[str, Any] | None:

@@ -133,11 +133,11 @@ class _Painter:
         self._drawn = sum(row is not None for row in found)
 
     def _document(self, row: JobRow) -> None:
-        from p2pqueue.cli.job_shape import job_document, why_waits
+        from p2pqueue.cli.job_shape import lone_document, why_waits
 
         with reading(self._invocation.home) as connection:
             why = why_waits(connection, row, node_running=node_pid(self._invocation.home) is not None)
-            output.document(job_document(connection, row, why=why))
+            output.document(lone_document(connection, row, why=why))
 
 
 def _line(row: JobRow, why: str | None) -> str:

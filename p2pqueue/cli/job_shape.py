@@ -15,7 +15,7 @@ from p2pqueue.cli import quantities
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.rows import JobRow, RunRow
 
-SCHEMA = 1  # of the lists; a change that breaks readers raises it
+SCHEMA = 1  # of every object that a command prints; a change that breaks readers raises it
 _TIMES = frozenset(
     {"created_at", "run_at", "claimed_at", "heartbeat_at", "finished_at", "retry_at", "updated_at", "started_at", "ended_at"}
 )
@@ -31,6 +31,11 @@ def job_document(connection: sqlite3.Connection, row: JobRow, *, why: str | None
     document["result"] = result_of(connection, row)
     document["why"] = why
     return document
+
+
+def lone_document(connection: sqlite3.Connection, row: JobRow, *, why: str | None) -> dict[str, Any]:
+    """A job as JSON, where it is all that is printed."""
+    return {"schema": SCHEMA, **job_document(connection, row, why=why)}
 
 
 def why_waits(connection: sqlite3.Connection, row: JobRow, *, node_running: bool) -> str | None:

@@ -188,7 +188,7 @@ def _take_stdout() -> Callable[[str], None]:
 
 def _ready_line(invocation: Invocation, ready: Ready) -> str:
     if invocation.json:
-        return json.dumps({"ready": True, **asdict(ready)})
+        return json.dumps({"schema": 1, "ready": True, **asdict(ready)})
     where = f", reached at {', '.join(ready.addresses)}" if ready.addresses else ""
     tasks, slots = quantities.counted(len(ready.tasks), "task"), quantities.counted(ready.slots, "slot")
     return f"ready: {plain(ready.label)} in {plain(ready.space)}, {tasks}, {slots}, pid {ready.pid}{where}"

@@ -35,7 +35,7 @@ _LONGEST_VALUE = 400  # characters of an argument or a result that `show` prints
 @pass_invocation
 def show_command(invocation: Invocation, job: str) -> None:
     """Shows one job."""
-    from p2pqueue.cli.job_shape import job_document, jsonable, run_document, unpacked, why_waits
+    from p2pqueue.cli.job_shape import jsonable, lone_document, run_document, unpacked, why_waits
     from p2pqueue.jobs import rows
 
     with reading(invocation.home) as connection:
@@ -44,7 +44,7 @@ def show_command(invocation: Invocation, job: str) -> None:
         why = why_waits(connection, row, node_running=node_pid(invocation.home) is not None)
         args, options = (unpacked(packed) for packed in rows.spec_of(connection, row.id))
         limit = _limit(connection, row)
-        document = job_document(connection, row, why=why)
+        document = lone_document(connection, row, why=why)
     document |= {
         "args": args,
         "options": options,

@@ -70,8 +70,10 @@ def test_a_device_that_was_told_the_code_comes_in(p2p: CommandLine, other: Comma
     assert json.loads(out)["joined"] == {"id": joined["device"], "label": "laptop", "role": "worker"}
     assert (joined["space_name"], joined["role"], joined["inviter"]["label"]) == ("studio", "worker", "box")
     assert labels(p2p) == {"box": "owner", "laptop": "worker"}
-    (own,) = other("devices", "--json").json["devices"]
+    own, inviter = other("devices", "--json").json["devices"]
     assert (own["id"], own["self"], own["online"], own["role"]) == (joined["device"], True, False, "worker")
+    assert (inviter["id"], inviter["label"], inviter["online"], inviter["role"]) == (joined["inviter"]["id"], "box", False, None)
+    assert other("devices").out.splitlines()[2].split()[:4] == ["box", "offline", "–", inviter["id"][:8]]
     assert other("status", "--json").json["space"] == p2p("status", "--json").json["space"]
 
 
