@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import blake3
-from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey, VerifyKey
+from nacl._sodium import ffi, lib  # type: ignore[import-not-found]  # what `nacl.bindings` goes through
+from nacl.signing import SigningKey
 
 from p2pqueue import wire
 from p2pqueue.errors import BadSignature, MalformedMessage
@@ -19,6 +19,7 @@ from p2pqueue.errors import BadSignature, MalformedMessage
 Role = Literal["owner", "admin", "member", "worker", "viewer", "store"]
 
 KEY_SIZE = 32  # bytes of an Ed25519 public key, and of its seed
+_SIGNATURE_SIZE = 64  # bytes
 _FORMAT = 1
 _CONTEXT = b"p2pqueue certificate"
 _CERTIFICATE_LIMIT = 1024  # bytes
@@ -47,10 +48,13 @@ def device_id(public_key: bytes) -> str:
 def verify(public_key: bytes, body: bytes, signature: bytes) -> bool:
     """Says whether the signature over `body` was made by the holder of that key. Never raises."""
     try:
-        VerifyKey(public_key).verify(body, signature)
-    except (BadSignatureError, ValueError, TypeError):
+        if len(public_key) != KEY_SIZE or len(signature) != _SIGNATURE_SIZE:
+            return False
+        # What `VerifyKey.verify` does, without its objects and copies, which take a third of the time.
+        signed = signature + body
+        return bool(lib.crypto_sign_open(ffi.NULL, ffi.NULL, signed, len(signed), public_key) == 0)
+    except TypeError:
         return False
-    return True
 
 
 def certificate_body(*, space_id: str, public_key: bytes, role: Role, issuer: bytes) -> bytes:

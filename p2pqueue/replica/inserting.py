@@ -1,13 +1,15 @@
 """How does a new row get into its table with the least work?
 
 Most columns of a new row are empty. What is empty is neither named nor bound, and the derived columns are told so:
-that halves an insert. The status that the row begins with is known without reading it back.
+that halves an insert. Many rows share a statement. The status that a row begins with is known without reading it back.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 Row = Sequence[Any]  # key, newest time, then values and kept parts by register
 Counts = dict[str, int]
 _Pick = Callable[[Row], tuple[Any, ...]]  # some of the values of a row
+_TOGETHER = 20  # rows in one statement: a fifth faster than one by one, and other threads get in between less often
 _MOST_PLANS = 128  # statements kept for a table: a peer chooses what its rows leave empty
 _MOST_STATUSES = 1024  # answers kept by a statement
 
@@ -25,12 +28,24 @@ class _Plan(NamedTuple):
     """How rows that leave the same columns empty are inserted."""
 
     text: str
+    many: Callable[[int], str]  # the same for so many rows
     given: _Pick  # what is bound
     left: _Pick  # what is not, and must be as `nothing`
     nothing: tuple[None, ...]
     status: str  # a query for the status that is counted
     used: _Pick  # the parameters of the insert that it takes
     known: dict[tuple[Any, ...], str | None]  # its answers
+
+
+def insert_together(connection: sqlite3.Connection, rows: Sequence[Row], one: str, many: Callable[[int], str]) -> None:
+    """Inserts rows: `one` is the statement for one of them, `many` gives it for that many."""
+    shared = len(rows) - len(rows) % _TOGETHER
+    if shared:
+        text = many(_TOGETHER)
+        for start in range(0, shared, _TOGETHER):
+            connection.execute(text, tuple(chain.from_iterable(rows[start : start + _TOGETHER])))
+    if len(rows) > shared:
+        connection.executemany(one, rows[shared:])
 
 
 class Inserting:
@@ -59,21 +74,21 @@ class Inserting:
         counts: Counts = {}
         if not rows:
             return counts
-        groups: dict[str, list[Row]] = {}
+        groups: dict[str, tuple[_Plan, list[Row]]] = {}
         plan = self._plan(registers, rows[0])
-        group = groups[plan.text] = []
+        _, group = groups[plan.text] = plan, []
         for row in rows:
             if plan.left(row) != plan.nothing:  # neighbours are alike, mostly; a plan may bind what is empty, too
                 plan = self._plan(registers, row)
-                group = groups.setdefault(plan.text, [])
+                _, group = groups.setdefault(plan.text, (plan, []))
             given = plan.given(row)
             group.append(given)
             if self._counted:
                 status = self._status(connection, plan, given)
                 if status is not None:
                     counts[status] = counts.get(status, 0) + 1
-        for text, parameters in groups.items():
-            connection.executemany(text, parameters)
+        for like, parameters in groups.values():
+            insert_together(connection, parameters, like.text, like.many)
         return counts
 
     def _status(self, connection: sqlite3.Connection, plan: _Plan, given: Row) -> str | None:
@@ -99,10 +114,12 @@ class Inserting:
         named = [name for name, is_empty in zip(shape.columns(registers), empty[2:], strict=True) if not is_empty]
         used = [name for name in ("updated_at", *named) if name in shape.counts_by] if self._counted else []
         places = {name: index for index, name in enumerate(["updated_at", *named], 1)}
-        text = shape.insert(registers, frozenset(named))
+        text = cache(lambda rows: shape.insert(registers, frozenset(named), rows=rows))
         status = shape.status_of_new({name: f"?{number}" for number, name in enumerate(used, 1)}) if self._counted else ""
         given, left = ([index for index, each in enumerate(empty) if each is wanted] for wanted in (False, True))
-        plan = _Plan(text, _picking(given), _picking(left), (None,) * len(left), status, _picking([places[name] for name in used]), {})
+        plan = _Plan(
+            text(1), text, _picking(given), _picking(left), (None,) * len(left), status, _picking([places[name] for name in used]), {}
+        )
         self._plans[registers, empty] = plan
         return plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -101,12 +101,9 @@ class Shape:
         """Writes these registers of one row; parameters: key, newest time, then values and kept parts by register."""
         return self._texts.get(("upsert", registers)) or self._keep("upsert", registers, self._upsert(registers))
 
-    def insert(self, registers: tuple[str, ...], named: frozenset[str]) -> str:
-        """As `upsert`, where only the `named` columns are bound: the others are empty."""
-        given: dict[str, str] = {}
-        for name in self.columns(registers):
-            given[name] = f"?{3 + sum(text != 'NULL' for text in given.values())}" if name in named else "NULL"
-        return self._insert(given)
+    def insert(self, registers: tuple[str, ...], named: frozenset[str], *, rows: int = 1) -> str:
+        """As `upsert`, where only the `named` columns are bound: the others are empty. For several rows, one behind the other."""
+        return self._insert(self.columns(registers), named, rows)
 
     def status_of_new(self, given: Mapping[str, str]) -> str:
         """Reads as what a new row is counted, of whose columns only the `given` ones have a value."""
@@ -142,16 +139,23 @@ class Shape:
         return text
 
     def _upsert(self, registers: tuple[str, ...]) -> str:
-        return self._insert(self._given(registers))
+        columns = self.columns(registers)
+        return self._insert(columns, frozenset(columns), 1)
 
-    def _insert(self, given: dict[str, str]) -> str:
+    def _insert(self, columns: Sequence[str], named: frozenset[str], rows: int) -> str:
         table, key = quote(self.name), quote(self.table.key)
-        derived = self._derivation.fresh({**given, NEWEST: "?2"})
-        fresh = {quote(name): text for name, text in (given | derived).items() if text != "NULL"}
-        return (
-            f"INSERT INTO {table} ({key}, {NEWEST}, {', '.join(fresh)}) VALUES (?1, ?2, {', '.join(fresh.values())}) "
-            f"ON CONFLICT ({key}) DO UPDATE SET {self._settings(given)}"
-        )
+        fresh = [self._fresh(columns, named, row * (2 + len(named))) for row in range(rows)]
+        values = ", ".join(f"({', '.join(row.values())})" for row in fresh)
+        settings = self._settings({name: f"excluded.{quote(name)}" if name in named else "NULL" for name in columns}, "excluded.updated_at")
+        return f"INSERT INTO {table} ({', '.join(fresh[0])}) VALUES {values} ON CONFLICT ({key}) DO UPDATE SET {settings}"
+
+    def _fresh(self, columns: Sequence[str], named: frozenset[str], before: int) -> dict[str, str]:
+        """What the columns of a new row get, by their names in SQL, where so many parameters stand before its own."""
+        numbers = count(before + 3)
+        given = {name: f"?{next(numbers)}" if name in named else "NULL" for name in columns}
+        first = {self.table.key: f"?{before + 1}", NEWEST: f"?{before + 2}"}
+        derived = self._derivation.fresh({**given, NEWEST: first[NEWEST]})
+        return {quote(name): text for name, text in (first | given | derived).items() if text != "NULL"}
 
     def _update(self, registers: tuple[str, ...]) -> str:
         return f"UPDATE {quote(self.name)} SET {self._settings(self._given(registers))} WHERE {quote(self.table.key)} = ?1"
@@ -173,10 +177,11 @@ class Shape:
     def _given(self, registers: tuple[str, ...]) -> dict[str, str]:
         return {name: f"?{number}" for number, name in enumerate(self.columns(registers), 3)}
 
-    def _settings(self, given: dict[str, str], *, newest: str = f"max({NEWEST}, ?2)") -> str:
+    def _settings(self, given: dict[str, str], time: str = "?2", *, newest: str = "") -> str:
         # Whether a row is due is judged by the later of the times, of which a merge may take one back.
-        changed = self._derivation.changed({**given, NEWEST: f"max({NEWEST}, ?2)"})
-        return ", ".join([f"{NEWEST} = {newest}", *(f"{quote(name)} = {text}" for name, text in (given | changed).items())])
+        later = f"max({NEWEST}, {time})"
+        changed = self._derivation.changed({**given, NEWEST: later})
+        return ", ".join([f"{NEWEST} = {newest or later}", *(f"{quote(name)} = {text}" for name, text in (given | changed).items())])
 
 
 def live_sql(table: Table, prefix: str = "") -> str:
