@@ -28,7 +28,7 @@ def _written(space: Space) -> list[Write]:
             sender.write(lambda writer: writer.delete("clips", key))
 
     with space.replica("sender") as sender:
-        for number in range(40):
+        for number in range(100):
             make(number)
         return everything(sender)
 
