@@ -68,6 +68,7 @@ class Encoded(NamedTuple):
     files: Mapping[str, File]
 
 
+_TEXT: Final = frozenset({str})
 _NOTHING: Final = Encoded(wire.pack({}), MappingProxyType({}))
 
 
@@ -98,8 +99,10 @@ def encode(args: Mapping[str, Any]) -> Encoded:
 
 def decode(data: bytes, files: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The arguments as they were packed; each `File` is taken from `files`, or left as its marker without them."""
+    if data == _NOTHING.data:
+        return {}
     args = wire.unpack(data, limit=LIMIT)
-    if not isinstance(args, dict) or not all(isinstance(name, str) for name in args):
+    if type(args) is not dict or not _TEXT.issuperset(map(type, args)):
         raise ArgumentError("the arguments of a job are a map of parameters")
     if files is None:
         return args

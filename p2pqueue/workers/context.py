@@ -82,7 +82,6 @@ class JobContext:
     :ivar task: name of the task.
     :ivar attempt: number of this attempt; 1 is the first.
     :ivar deadline: when the attempt will be stopped by its `timeout`; None without one.
-    :ivar log: the attempt's log, which also gets what is printed.
     """
 
     def __init__(
@@ -93,14 +92,21 @@ class JobContext:
         self.task = task
         self.attempt = attempt
         self.deadline = None if timeout is None else datetime.now(UTC) + timedelta(seconds=min(timeout, 1e9))
-        self.log = JobLog(channel.log)
         self._channel = channel
+        self._log: JobLog | None = None
         self._workdir = workdir
         self._state = resume_from
         self._ends = None if timeout is None else time.monotonic() + timeout
 
     def __repr__(self) -> str:
         return f"<job {self.id or 'called plainly'}, task {self.task!r}, attempt {self.attempt}>"
+
+    @property
+    def log(self) -> JobLog:
+        """The attempt's log, which also gets what is printed."""
+        if self._log is None:
+            self._log = JobLog(self._channel.log)
+        return self._log
 
     @property
     def workdir(self) -> Path:

@@ -131,13 +131,15 @@ class _Folder(NamedTuple):
 class _Channel:
     """What carries an inline handler's words to its worker."""
 
+    __slots__ = ("_home", "_job", "_log", "_pending", "_report", "_stopped")
+
     def __init__(self, report: Report, job: ClaimedJob, stopped: Mapping[str, Why], home: Home) -> None:
         self._report = report
         self._job = job
         self._stopped = stopped
         self._home = home
         self._log: AttemptLog | None = None
-        self._pending: list[asyncio.Task[None]] = []
+        self._pending: list[asyncio.Task[None]] | None = None
 
     @property
     def cancelled(self) -> bool:
@@ -148,7 +150,7 @@ class _Channel:
 
     def checkpoint(self, state: bytes) -> None:
         # The loop can't wait here: it is durable a commit later, and before the attempt ends at the latest.
-        self._pending.append(self._report.begin_checkpoint(state))
+        self._pending = [*(self._pending or ()), self._report.begin_checkpoint(state)]
 
     def request(self, kind: str, fields: dict[str, Any]) -> Any:
         raise MisuseError("an inline handler can't wait for its node: use `await task.aenqueue(…)` of the queue")
@@ -162,11 +164,11 @@ class _Channel:
     @property
     def is_used(self) -> bool:
         """Says whether there is anything to wait for, or to close."""
-        return bool(self._pending) or self._log is not None
+        return self._pending is not None or self._log is not None
 
     async def settled(self) -> None:
         """Waits for what is under way."""
-        for pending in self._pending:
+        for pending in self._pending or ():
             await pending
         if self._log is not None:
             self._log.close()

@@ -65,6 +65,8 @@ def event_of(row: JobRow, run: Run | None, label: str, why: str | None) -> dict[
 class Reporter:
     """Takes what one handler says to its worker."""
 
+    __slots__ = ("_run", "_worker")
+
     def __init__(self, worker: Worker, run: Run) -> None:
         self._worker = worker
         self._run = run

@@ -43,10 +43,13 @@ def claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
     if scan.steps:
         writer.put_known("jobs", "state", scan.steps)
     if scan.claimed:
-        begun.keep(writer.connection, [*taker.begun, *(begun.begun(job, writer.author) for job in scan.claimed)])
-        shown = [begun.begun(job, writer.author) for job in scan.claimed if job.recorded]
-        if shown:  # where there are others, they had better hear of it at once, or they would take it too
-            begun.write_begun(writer, shown)
+        author = writer.author
+        claims = [begun.begun(job, author) for job in scan.claimed]
+        begun.keep(writer.connection, [*taker.begun, *claims])
+        if taker.survey is not None:
+            shown = [each for job, each in zip(scan.claimed, claims, strict=True) if job.recorded]
+            if shown:  # where there are others, they had better hear of it at once, or they would take it too
+                begun.write_begun(writer, shown)
     return scan.claimed
 
 
@@ -59,6 +62,7 @@ class _Scan:
         self._taker = taker
         self._slots = slots
         self._survey = taker.survey
+        self._first: dict[tuple[int, int], tuple[Transition, Holder]] = {}  # how first attempts begin, by generation and limit
         self._verdicts: dict[tuple[str, str | None], tuple[Demand, Verdict]] = {}  # of jobs without an input, by task and needs
         self._last: list[tuple[int, int, tuple[Any, ...]]] = []  # rows that are taken after the others of their priority
         self._aside: list[tuple[int, str]] = []  # rows that leave the index
@@ -126,13 +130,23 @@ class _Scan:
             self._take(row, shown=True)
 
     def _take(self, row: tuple[Any, ...], *, shown: bool = False) -> None:
-        taker, state = self._taker, JobState(*row[15:27])
-        limit = row[7] or taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
-        step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=self._now, due_at=row[27])
-        if isinstance(step, Transition):
-            self.claimed.append(_claimed(row, step.state, limit, self._now, recorded=shown))
-        elif isinstance(step := lattice.exhausted(state, max_attempts=limit, now=self._now), Transition):
-            self.steps.append(put_state(row[0], step))
+        limit = row[7] or self._taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
+        taken = self._first.get((row[15], limit)) if row[31] else None
+        if taken is None:
+            state = JobState(*row[15:27])
+            taken = self._step(state, limit, row[27])
+            if taken is None:
+                if isinstance(step := lattice.exhausted(state, max_attempts=limit, now=self._now), Transition):
+                    self.steps.append(put_state(row[0], step))
+                return
+            if row[31]:  # it has no state of its own, so all that are like it begin alike
+                self._first[row[15], limit] = taken
+        self.claimed.append(_claimed(row, *taken, limit, self._now, shown))
+
+    def _step(self, state: JobState, limit: int, due_at: int) -> tuple[Transition, Holder] | None:
+        taker = self._taker
+        step = lattice.claim(state, taker.device_id, worker_label=taker.label, max_attempts=limit, now=self._now, due_at=due_at)
+        return (step, Holder(step.generation, step.claim, taker.device_id)) if isinstance(step, Transition) else None
 
     def _judge(self, row: tuple[Any, ...]) -> tuple[Demand, Verdict]:
         if row[12] is not None:
@@ -163,11 +177,10 @@ def _needs(told: str | None) -> frozenset[str]:
     return frozenset(json.loads(told)) if told else _NO_NEEDS
 
 
-def _claimed(row: tuple[Any, ...], state: JobState, max_attempts: int, now: int, *, recorded: bool) -> ClaimedJob:
-    holder = Holder(state.generation, state.claim, state.worker_id or "")
-    return ClaimedJob(
-        job_id=row[0], task=row[1], queue=row[2], args=row[3], options=row[4], title=row[5], holder=holder, attempt=state.attempt,
-        max_attempts=max_attempts, claimed_at=now, timeout=row[8], stall_timeout=row[9], backoff=row[10], retry_on=row[11],
-        input_manifest=row[13], has_input=row[12] is not None, checkpoint=row[14], error=state.error,
-        recorded=recorded, progress=row[28] or 0.0, first=bool(row[31]),
+def _claimed(row: tuple[Any, ...], step: Transition, holder: Holder, max_attempts: int, now: int, recorded: bool) -> ClaimedJob:
+    state = step.state
+    values = (
+        *row[:6], holder, state.attempt, max_attempts, now, *row[8:12], row[13], row[12] is not None, row[14], state.error,
+        recorded, row[28] or 0.0, bool(row[31]),
     )  # fmt: skip
+    return ClaimedJob._make(values)

@@ -85,6 +85,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         self._limits = {name: task.max_attempts for name, task in self.tasks.items()}
+        self.score = self.score or SCORE_PER_CORE * (os.cpu_count() or 1)
         self._empty.set()
         self._patience = Patience()
         self.company = Company(self.roster, self.presence, self.on_free)
@@ -157,9 +158,9 @@ class Worker:
 
     def presence(self) -> Presence:
         """What this worker tells other devices of itself."""
-        slots, score = 0 if self._suspended else self.slots, self.score or SCORE_PER_CORE * (os.cpu_count() or 1)
+        slots = 0 if self._suspended else self.slots
         free = 0 if self._turns.stopping else max(0, slots - len(self.runs))
-        return Presence(device_id=self.device_id, ability=self.ability, score=score, slots=slots, free=free, version=__version__)
+        return Presence(device_id=self.device_id, ability=self.ability, score=self.score, slots=slots, free=free, version=__version__)
 
     def new_source(self) -> None:
         """A device has linked: what could not be had may be there, and is tried again at once."""

@@ -133,9 +133,10 @@ class Desk:
         self.settle(self.ending(job, how, **more))
 
     def ending(self, job: ClaimedJob, how: How = "succeeded", **more: Any) -> Ending:
+        """How an attempt ended; a first one whose row may tell nothing of it yet, whatever it tells in truth."""
         if how in ("failed", "retry", "crashed"):
             more = {"error": "boom"} | more
-        return Ending(job, how, author=self.replica.author, **more)
+        return Ending(job, how, author=self.replica.author, **{"unwritten": job.first} | more)
 
     def run(self, how: How = "succeeded", **more: Any) -> str:
         """Claims the most urgent job and ends it; gives its id."""

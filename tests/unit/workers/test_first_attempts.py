@@ -1,0 +1,99 @@
+"""First attempts end without a look at their rows: what others wrote there meanwhile counts none the less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from p2pqueue.jobs import ledger
+from p2pqueue.jobs.job import JobState, Transition
+from p2pqueue.jobs.ledger import put_state
+from p2pqueue.workers.claimed import ClaimedJob
+from tests.unit.jobs.desk import Desk, new_job
+from tests.unit.replica.kit import everything
+
+
+def delete_and_make_anew(desk: Desk, job: ClaimedJob) -> None:
+    desk.delete(job.job_id)
+    desk.write(lambda writer: ledger.enqueue(writer, new_job(unique_key="one")))
+
+
+def cancel_and_retry(desk: Desk, job: ClaimedJob) -> None:
+    desk.cancel(job.job_id)
+    desk.retry(job.job_id)
+
+
+def take_elsewhere(desk: Desk, job: ClaimedJob) -> None:
+    state = JobState(0, "running", 1, 1, "them", "there", desk.clock.now)
+    desk.write(lambda writer: writer.put_many("jobs", [put_state(job.job_id, Transition(state))]))
+
+
+MEANWHILE: dict[str, Callable[[Desk, ClaimedJob], Any]] = {
+    "nothing": lambda desk, job: None,
+    "cancelled": lambda desk, job: desk.cancel(job.job_id),
+    "paused": lambda desk, job: desk.hold(job.job_id),
+    "paused and resumed": lambda desk, job: (desk.hold(job.job_id), desk.resume(job.job_id)),
+    "deleted": lambda desk, job: desk.delete(job.job_id),
+    "made anew": delete_and_make_anew,
+    "retried": cancel_and_retry,
+    "taken elsewhere": take_elsewhere,
+    "written as running": lambda desk, job: desk.record(job),
+    "with a checkpoint": lambda desk, job: desk.checkpoint(job, b"half"),
+}
+
+
+def ended(meanwhile: Callable[[Desk, ClaimedJob], Any], *, unwritten: bool) -> list[Any]:
+    """All that stands in the rows after three jobs were claimed, something happened to the second, and all have ended."""
+    desk = Desk()
+    desk.enqueue(title="first")
+    desk.enqueue(unique_key="one")
+    desk.enqueue()
+    jobs = desk.settle(slots=3)
+    desk.wait(10)
+    meanwhile(desk, jobs[1])
+    desk.wait(10)
+    desk.settle(*(desk.ending(job, result=b"\xc0", duration=0.5, unwritten=unwritten) for job in jobs))
+    assert desk.counts() == desk.recount()
+    rows = [desk.find(job.job_id) for job in jobs]
+    runs = [[(run.status, run.attempt, run.error, run.ended_at, run.duration, run.result) for run in desk.runs(job.job_id)] for job in jobs]
+    plain = [row and (row.status, row.attempt, row.claim, row.error, row.finished_at, bool(row.result_id)) for row in rows]
+    return [plain, runs, desk.counts()]
+
+
+@pytest.mark.parametrize("case", MEANWHILE)
+def test_a_first_attempt_ends_as_if_its_row_had_been_read(case: str) -> None:
+    assert ended(MEANWHILE[case], unwritten=True) == ended(MEANWHILE[case], unwritten=False)
+
+
+@pytest.mark.parametrize("case", ["cancelled", "paused", "deleted", "taken elsewhere"])
+def test_what_became_of_one_job_does_not_keep_the_others_of_its_transaction_from_ending(case: str) -> None:
+    (first, _, third), _, _ = ended(MEANWHILE[case], unwritten=True)
+    assert (first[0], third[0]) == ("succeeded", "succeeded")
+
+
+def test_first_attempts_of_several_lives_end_together() -> None:
+    desk = Desk()
+    old = desk.write(lambda writer: ledger.enqueue(writer, new_job(unique_key="one"))).id
+    desk.delete(old)
+    desk.write(lambda writer: ledger.enqueue(writer, new_job(unique_key="one")))
+    desk.enqueue()
+    jobs = desk.settle(slots=2)
+    assert sorted({job.holder.generation for job in jobs}) == [0, 1 << 16]
+    desk.settle(*map(desk.ending, jobs))
+    assert {desk.status(job.job_id) for job in jobs} == {"succeeded"}
+    assert desk.counts() == desk.recount()
+
+
+def test_the_end_of_a_first_attempt_is_passed_on_like_any_other() -> None:
+    desk = Desk()
+    desk.enqueue()
+    (job,) = desk.settle(slots=1)
+    desk.settle(desk.ending(job))
+    writes = {(write.table, write.register): write for write in everything(desk.replica)}
+    state, run = writes["jobs", "state"], writes["runs", "run"]
+    assert (state.key, state.values[0], state.stamp.rank) == (job.job_id, "succeeded", 2)
+    assert state.stamp.hlc < 0  # the first of two successes counts
+    assert (run.key, run.values[0], run.values[6]) == (job.run_id(desk.replica.author), job.job_id, "succeeded")
+    assert state.values[8] == run.key

@@ -1,0 +1,143 @@
+"""Handlers that end at once share a task; those that wait, or leave something behind, have one of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+
+from p2pqueue.workers.relay import Relay
+
+WHO: ContextVar[str] = ContextVar("who", default="nobody")
+Handler = Callable[[], Awaitable[None]]
+
+
+async def relay(*handlers: Handler) -> list[asyncio.Task[None] | None]:
+    """Runs handlers that were started in one turn of the loop; gives the task of each, in the order of their beginnings."""
+    tasks: list[asyncio.Task[None] | None] = []
+
+    async def run(handler: Handler) -> None:
+        tasks.append(asyncio.current_task())
+        await handler()
+
+    async with asyncio.TaskGroup() as group:
+        relay = Relay(group, run)
+        for handler in handlers:
+            relay.start(handler)
+    return tasks
+
+
+async def ends_at_once() -> None:
+    pass
+
+
+def test_handlers_that_end_at_once_share_a_task() -> None:
+    assert len(set(asyncio.run(relay(*[ends_at_once] * 100)))) == 1
+
+
+def test_a_handler_that_waits_holds_up_no_other() -> None:
+    async def play() -> list[asyncio.Task[None] | None]:
+        go_on = asyncio.Event()
+
+        async def waits() -> None:
+            async with asyncio.timeout(10):
+                await go_on.wait()
+
+        async def lets_go_on() -> None:
+            go_on.set()
+
+        return await relay(ends_at_once, waits, waits, ends_at_once, lets_go_on)
+
+    tasks = asyncio.run(play())
+    assert len(tasks) == 5
+    assert len({*tasks[1:3]}) == 2
+
+
+def test_what_is_started_while_others_wait_runs_at_once() -> None:
+    async def play() -> list[str]:
+        order: list[str] = []
+        go_on = asyncio.Event()
+
+        async def run(name: str) -> None:
+            if name == "first":
+                async with asyncio.timeout(10):
+                    await go_on.wait()
+            order.append(name)
+            if name == "third":
+                go_on.set()
+
+        async with asyncio.TaskGroup() as group:
+            relay = Relay(group, run)
+            relay.start("first")
+            await asyncio.sleep(0.01)
+            relay.start("second")
+            await asyncio.sleep(0.01)
+            relay.start("third")
+        return order
+
+    assert asyncio.run(play()) == ["second", "third", "first"]
+
+
+def test_no_handler_sees_the_context_variables_of_another() -> None:
+    seen: list[str] = []
+
+    async def leaves_a_trace() -> None:
+        seen.append(WHO.get())
+        WHO.set("me")
+
+    asyncio.run(relay(*[leaves_a_trace] * 3))
+    assert seen == ["nobody"] * 3
+
+
+def test_a_variable_that_is_set_back_leaves_no_trace() -> None:
+    async def tidy() -> None:
+        before = WHO.set("me")
+        WHO.reset(before)
+
+    assert len(set(asyncio.run(relay(*[tidy] * 10)))) == 1
+
+
+def test_a_handler_that_asks_for_its_own_end_ends_no_other() -> None:
+    reached: list[bool] = []
+
+    async def cancels_itself() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+    async def waits() -> None:
+        await asyncio.sleep(0)
+        reached.append(True)
+
+    asyncio.run(relay(cancels_itself, waits, waits))
+    assert reached == [True, True]
+
+
+def test_timeouts_work_in_a_shared_task() -> None:
+    ended: list[str] = []
+
+    async def times_out() -> None:
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(10)
+        except TimeoutError:
+            ended.append("late")
+
+    asyncio.run(relay(ends_at_once, times_out, times_out))
+    assert ended == ["late", "late"]
+
+
+def test_nothing_is_started_once_it_is_closed() -> None:
+    async def play() -> list[str]:
+        begun: list[str] = []
+
+        async def run(name: str) -> None:
+            begun.append(name)
+
+        async with asyncio.TaskGroup() as group:
+            relay = Relay(group, run)
+            relay.start("one")
+            relay.close()
+        return begun
+
+    assert asyncio.run(play()) == []
