@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 from p2pqueue.errors import WorldError
 from p2pqueue.replica.commits import Change, Companion, Then, commit
 from p2pqueue.replica.connection import WAL_LIMIT, in_words, open_reader
-from p2pqueue.replica.deferring import nothing
 from p2pqueue.replica.hop import HoppingConnection
 from p2pqueue.replica.merged import Done, Merged, Refused
 from p2pqueue.replica.replica import Replica
@@ -53,7 +52,7 @@ class Store:
         self._idle = asyncio.Event()
         self._idle.set()
         self._subscriptions: set[Subscription] = set()
-        self._looking = self._look_again = False
+        self._looking = self._look_again = self._rung = False
         self._last_write = 0.0
         self._log_is_rewound = False
         self._timer: asyncio.TimerHandle | None = None
@@ -218,7 +217,21 @@ class Store:
         return subscription
 
     def ring(self) -> None:
-        """Looks at once for what other processes committed."""
+        """Takes in at once what other processes committed or deferred, in a transaction that the companion may join."""
+        if not self._closed and not self._rung:
+            self._rung = True
+            self._begin_now(Change(self._begin_to_hear, self._heard, quiet=False))
+
+    def _begin_to_hear(self, _: Writer) -> None:
+        """In the writer's thread, which others wait for now: what they write from here on is rung for again."""
+        self._rung = False
+
+    def _heard(self, done: Done) -> None:
+        if done.error is not None:
+            self._rung = False  # the transaction may not have come as far
+
+    def _look(self) -> None:
+        """Looks for what other processes committed without a ring."""
         if self._closed:
             return
         if self._looking:
@@ -232,11 +245,11 @@ class Store:
         if future.exception() is None:
             for rows in future.result():
                 self._tell(rows, seen=False)
-            if self._watch.deferred and not self._closed:
-                self._begin_now(Change(nothing, _forget, quiet=False))
+            if self._watch.deferred:
+                self.ring()
         if self._look_again:
             self._look_again = False
-            self.ring()
+            self._look()
 
     def _tell(self, rows: Rows | None, *, seen: bool) -> None:
         if self.companion is not None:
@@ -254,7 +267,7 @@ class Store:
 
     def _look_by_time(self) -> None:
         if self._subscriptions:
-            self.ring()
+            self._look()
         idle = self._loop.time() - self._last_write > IDLE
         if idle and not self._busy and not self._log_is_rewound:
             self._log_is_rewound = True
@@ -274,10 +287,6 @@ class Store:
         await self._reading.close()
         await self._writing.run(self.replica.close)
         await self._writing.close()
-
-
-def _forget(_: Done) -> None:
-    """What was deferred is carried out at the next occasion where it could not be now."""
 
 
 def _settle(future: asyncio.Future[Any], done: Done) -> None:

@@ -117,7 +117,13 @@ async def test_a_companion_hears_of_another_process_and_whether_it_saw_its_rows(
         store.ring()
         async with asyncio.timeout(5):
             await reader.news_came.wait()
-        assert reader.told[1:] == [("news", False)]
+        assert (reader.found, reader.told[1:]) == ([1, 2], [("news", True)])
+        reader.news_came.clear()
+        async with store.subscribe():  # looks by the clock as well
+            other.write(make_clip)
+            async with asyncio.timeout(5):
+                await reader.news_came.wait()
+        assert (reader.found, reader.told[2:]) == ([1, 2], [("news", False)])
 
 
 async def test_changes_that_are_alike_are_made_together_and_one_at_fault_fails_alone(store: Store) -> None:
