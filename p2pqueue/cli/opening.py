@@ -103,12 +103,15 @@ def node_pid(home: Home) -> int | None:
     return running_pid(home.node_lock_file)
 
 
-def open_shelf(home: Home) -> Shelf:
-    """The files of a home, within its quota; what is on other devices is fetched by the node. The caller closes it."""
+def open_shelf(home: Home, *, fetches: bool = True) -> Shelf:
+    """The files of a home, within its quota; what is on other devices is fetched by the node, if it `fetches`.
+
+    The caller closes it.
+    """
     from p2pqueue.config import load_settings
     from p2pqueue.identity.keys import load
     from p2pqueue.jobs.bringing import bring
     from p2pqueue.payload.shelf import Shelf
 
-    settings = load_settings(home)
-    return Shelf(home, load(home).space_key, quota=settings.quota, reserve=settings.reserve, bring=partial(bring, home))
+    settings, fetch = load_settings(home), partial(bring, home) if fetches else None
+    return Shelf(home, load(home).space_key, quota=settings.quota, reserve=settings.reserve, bring=fetch)

@@ -28,12 +28,16 @@ _FILE_KEY = "__file__"  # a result names its files by maps of this one key
 
 @dataclass(frozen=True)
 class ResultFile:
-    """A file of a result: its name in the result, its own name, its size in bytes, its manifest."""
+    """A file of a result: its name in the result, its own name, its size in bytes, its manifest, and whether it is here.
+
+    Name and size are None where its manifest is on another device that isn't linked now.
+    """
 
     key: str
-    name: str
-    size: int
+    name: str | None
+    size: int | None
     manifest: str
+    here: bool = False
 
 
 @click.command(
@@ -67,12 +71,11 @@ def result_command(invocation: Invocation, job: str, target: str | None) -> None
     if run is None or run.output_manifest is None:
         _give_value(invocation, row, value, target)
         return
+    if target is None:
+        _print_files(invocation, row, run, value)
+        return
     with closing(open_shelf(invocation.home)) as shelf, _whereabouts(invocation, run):
-        files = _files(shelf, run, value)
-        if target is None:
-            _print_files(invocation, row, value, files)
-        else:
-            _save(invocation, shelf, files, target)
+        _save(invocation, shelf, _files(shelf, run, value), target)
 
 
 @contextmanager
@@ -138,7 +141,7 @@ def _shown(value: Any) -> str:
 
 
 def _document(row: JobRow, value: Any, files: list[ResultFile]) -> dict[str, Any]:
-    listed = [{"key": each.key, "name": each.name, "size": each.size, "manifest": each.manifest} for each in files]
+    listed = [{"key": each.key, "name": each.name, "size": each.size, "manifest": each.manifest, "here": each.here} for each in files]
     return {"schema": 1, "id": row.id, "status": row.status, "result": value, "files": listed}
 
 
@@ -151,8 +154,27 @@ def _files(shelf: Shelf, run: RunRow, value: Any) -> list[ResultFile]:
     found = []
     for key, capability in entries.items():
         described = shelf.describe(capability)
-        found.append(ResultFile(key, described.name, described.size, capability))
+        found.append(ResultFile(key, described.name, described.size, capability, shelf.holds(capability)))
     return found
+
+
+def _known_files(invocation: Invocation, run: RunRow, value: Any) -> list[ResultFile]:
+    """What is known of the files without fetching them: here, else by the device that has them, if it is linked."""
+    from p2pqueue.errors import PayloadUnavailable
+    from p2pqueue.jobs.bringing import describe
+
+    with closing(open_shelf(invocation.home, fetches=False)) as shelf:
+        try:
+            return _files(shelf, run, value)
+        except PayloadUnavailable:
+            pass
+    manifest, keys = run.output_manifest or "", _keys(value) or ["result"]
+    told = describe(invocation.home, manifest)
+    if told is None:
+        return [ResultFile(key, None, None, manifest) for key in keys]
+    if len(keys) == 1:
+        return [ResultFile(keys[0], name, size, text) for name, text, size in told[:1]]
+    return [ResultFile(key, key, size, text) for key, text, size in told]
 
 
 def _keys(value: Any) -> list[str]:
@@ -166,16 +188,20 @@ def _keys(value: Any) -> list[str]:
     return []
 
 
-def _print_files(invocation: Invocation, row: JobRow, value: Any, files: list[ResultFile]) -> None:
+def _print_files(invocation: Invocation, row: JobRow, run: RunRow, value: Any) -> None:
+    files = _known_files(invocation, run, value)
+    elsewhere = plain(run.worker_label or "another device")
+
     def lines() -> list[str]:
         if len(files) == 1 and _keys(value) == [files[0].key] and isinstance(value, dict) and len(value) == 1:
             return [files[0].manifest]
-        return [_shown(value), *(each.manifest for each in files)]
+        return [_shown(value), *dict.fromkeys(each.manifest for each in files)]
 
     invocation.result(_document(row, value, files), lines)
     if not invocation.json:
         for each in files:
-            invocation.say(f"{plain(each.name)}, {quantities.bytes_text(each.size)}")
+            what = "a file" if each.name is None else f"{plain(each.name)}, {quantities.bytes_text(each.size)}"
+            invocation.say(f"{what}, {'here' if each.here else f'on {elsewhere}'}")
         them, where = ("it", "PATH") if len(files) == 1 else ("them", "FOLDER/")
         invocation.say(f"save {them} with: p2pqueue result {row.id} -o {where}")
 
@@ -200,7 +226,7 @@ def _paths(files: list[ResultFile], target: str) -> list[Path]:
     from p2pqueue.payload.names import distinct_names
 
     path.mkdir(parents=True, exist_ok=True)
-    return [path / name for name in distinct_names(each.name for each in files)]
+    return [path / name for name in distinct_names(each.name or each.key for each in files)]
 
 
 def _tell_saved(invocation: Invocation, paths: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from p2pqueue.errors import NodeNotRunning, PayloadUnavailable
+from p2pqueue.errors import NodeNotRunning, P2PQueueError, PayloadUnavailable
 
 if TYPE_CHECKING:
     from p2pqueue.home import Home
@@ -29,3 +29,14 @@ def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, s
         words = "The content is on another device, and no node runs here to fetch it: start one with `p2pqueue run`"
         raise PayloadUnavailable(words) from error
     raise PayloadUnavailable("The node stopped before the content was here")
+
+
+def describe(home: Home, capability: str) -> list[tuple[str, str, int]] | None:
+    """Name, manifest and size of each file that a manifest on another device names; None where nobody tells them now."""
+    from p2pqueue.replica.doorbell import DoorbellClient
+
+    try:
+        told = DoorbellClient(home.socket_path).request("describe", capability=capability)
+    except (P2PQueueError, OSError):
+        return None
+    return [(str(name), str(text), int(size)) for name, text, size in told["files"]]

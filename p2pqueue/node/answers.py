@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import ArgumentError, P2PQueueError
 from p2pqueue.jobs import rows
+from p2pqueue.payload.manifest import FolderManifest
 from p2pqueue.replica.doorbell_server import Request, Stream
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Answers:
     @property
     def requests(self) -> dict[str, Request]:
         """What has one answer."""
-        return {"status": self.status, "devices": self.devices, "offline": self.offline, "online": self.online}
+        asked = (self.status, self.devices, self.offline, self.online, self.describe)
+        return {each.__name__: each for each in asked}
 
     @property
     def streams(self) -> dict[str, Stream]:
@@ -73,11 +75,17 @@ class Answers:
             async for event in events:
                 yield event
 
+    async def describe(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Which files a manifest names that is on another device, without their content."""
+        capability = _capability(fields)
+        manifest = await self._node.network.describe(capability)
+        if isinstance(manifest, FolderManifest):
+            return {"files": [[entry.name, entry.capability.text, entry.size] for entry in manifest.entries], "folder": True}
+        return {"files": [[manifest.name, capability, manifest.size]], "folder": False}
+
     async def fetch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Brings a file here: how far it is, and at the end from whom and by which lanes it came."""
-        capability = fields.get("capability")
-        if not isinstance(capability, str):
-            raise ArgumentError("capability is the text of a manifest, p2pq1-…")
+        capability = _capability(fields)
         steps: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         failure: list[P2PQueueError] = []
 
@@ -116,3 +124,10 @@ class Answers:
                 yield node.worker.event(row, why) if row else {"id": job_id, "status": None}
             async for event in watcher.events():
                 yield event
+
+
+def _capability(fields: dict[str, Any]) -> str:
+    capability = fields.get("capability")
+    if not isinstance(capability, str):
+        raise ArgumentError("capability is the text of a manifest, p2pq1-…")
+    return capability

@@ -74,6 +74,11 @@ class Fetcher:
                 self._under_way.pop(root.address, None)
         return Fetched(dict(received))
 
+    async def describe(self, capability: str) -> FileManifest | FolderManifest:
+        """What a manifest tells, of which nothing else is fetched and nothing kept. Raises as `fetch` does."""
+        with self._shelf.batch() as batch:
+            return await _Manifests(self._sources, batch, Counter()).read(parse_capability(capability))
+
     async def _fetch(self, root: Capability, received: Counter[tuple[str, Lane]], on_progress: Progress | None) -> None:
         if await asyncio.to_thread(self._shelf.holds, root.text):
             return

@@ -23,6 +23,7 @@ from p2pqueue.peers.parts import Parts
 if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
     from p2pqueue.payload.fetch import Fetched
+    from p2pqueue.payload.manifest import FileManifest, FolderManifest
     from p2pqueue.peers.links import Links
 
 AGAIN_AFTER: Final = 30.0  # seconds until networking is tried again that could not begin
@@ -95,6 +96,12 @@ class Network:
         if self._links is None:
             raise PayloadUnavailable("the content is on another device, and this one is linked to none")
         return await self._links.fetcher.fetch(capability, on_progress=on_progress)
+
+    async def describe(self, capability: str) -> FileManifest | FolderManifest:
+        """What the manifest of a file that is elsewhere tells. Raises as `fetch` does."""
+        if self._links is None:
+            raise PayloadUnavailable("the content is on another device, and this one is linked to none")
+        return await self._links.fetcher.describe(capability)
 
     async def invite(self, fields: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Tells what becomes of a code, as `Invitations.asked` does; networking begins for it if need be."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.integration.cli.conftest import APP, CommandLine
+from tests.integration.cli.test_pairing import invited
+from tests.integration.cli.test_pairing_by_node import online, wait_until
+from tests.integration.cli.test_twin import NET
 
 
 def test_a_restored_home_says_that_a_backup_carries_no_files_and_where_they_lie(p2p: CommandLine, tmp_path: Path) -> None:
@@ -26,3 +30,27 @@ def test_a_restored_home_says_that_a_backup_carries_no_files_and_where_they_lie(
 
 def test_a_backup_into_no_folder_names_the_folder(p2p: CommandLine, tmp_path: Path) -> None:
     assert f"there is no folder {tmp_path / 'none'}\n" in p2p("backup", str(tmp_path / "none" / "copy"), check=3).err
+
+
+def test_a_file_that_is_elsewhere_is_described_without_being_fetched(p2p: CommandLine, tmp_path: Path) -> None:
+    other = CommandLine(p2p.home.parent / "other", p2p.environment)
+    with invited(p2p) as invitation:
+        other("join", invitation.code, "--peer", invitation.address, "--label", "laptop")
+    source = tmp_path / "clip.bin"
+    source.write_bytes(os.urandom(3_000_000))
+    with other.node(*NET, "--no-work", app=None) as node:
+        with p2p.node(*NET, "--peer", node.ready["addresses"][0]):
+            wait_until(lambda: online(other) == {"box": True, "laptop": True})
+            one, two = (p2p("enqueue", task, "-f", f"source={source}", "--wait").id for task in ("copy", "split"))
+            wait_until(lambda: all(other("result", job, "--json", check=None).code == 0 for job in (one, two)))
+            (file,) = other("result", one, "--json").json["files"]
+            assert (file["name"], file["size"], file["here"]) == ("clip.bin", 3_000_000, False)
+            assert "clip.bin, 3.0 MB, on box" in other("result", one).err
+            assert [each["size"] for each in other("result", two, "--json").json["files"]] == [1_500_000, 1_500_000]
+            assert sum(other("status", "--json").json["node"]["network"]["carried"].values()) < 100_000
+            other("result", one, "-o", str(tmp_path / "saved.bin"))
+            assert (tmp_path / "saved.bin").read_bytes() == source.read_bytes()
+            assert "clip.bin, 3.0 MB, here" in other("result", one).err
+        told = other("result", two)
+        assert "on box" in told.err
+        assert told.err.count("a file, ") == 2
