@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +35,7 @@ ORIGIN_AFTER: Final = 2.0  # seconds without a shard from a peer after which the
 PATIENCE: Final = 6.0  # seconds without any source that has a use before the fetch is given up
 TOUCH_EVERY: Final = 30.0  # seconds
 LOOK_EVERY: Final = 0.25  # seconds between two looks for sources that came or went
+_TOLD: Final = 3  # reasons that are told when a fetch is given up
 
 Progress = Callable[[int, int], None]
 _log = logging.getLogger(__name__)
@@ -119,6 +120,7 @@ class _Manifests:
         size = chunk.plain_size + TAG_SIZES.get(algorithm, 0)
         until = time.monotonic() + PATIENCE
         refused: set[str] = set()
+        reasons: dict[str, str] = {}
         while True:
             for source in sorted(self._sources(), key=lambda source: source.is_last_resort):
                 if source.name in refused:
@@ -129,7 +131,8 @@ class _Manifests:
                     shard = manifest_shard(chunk, body)
                     plain = memoryview(bytearray(chunk.plain_size))
                     open_into(algorithm, chunk.key, shard.body, plain)
-                except (ShardMissing, SourceFailed, TimeoutError):
+                except (ShardMissing, SourceFailed, TimeoutError) as error:
+                    reasons[source.name] = str(error)
                     continue
                 except BadShard as error:
                     _log.warning("%s sent a wrong shard: %s", source.name, error)
@@ -139,6 +142,8 @@ class _Manifests:
                 await asyncio.to_thread(self._batch.add, shard)
                 return bytes(plain)
             if time.monotonic() >= until:
+                if any(reasons.values()):
+                    raise PayloadUnavailable(f"its manifest can't be had: {_told(reasons)} (shard {chunk.address.hex()})")
                 raise PayloadUnavailable(f"no device that is linked has shard {chunk.address.hex()} of its manifest, and no origin has it")
             await asyncio.sleep(LOOK_EVERY)
 
@@ -162,6 +167,7 @@ class _Transfer:
         self._delivered_at = time.monotonic()  # when a peer delivered last
         self._changed = asyncio.Event()
         self._failure: P2PQueueError | None = None
+        self._reasons: dict[str, str] = {}  # by source: why it can't give what it once had, or failed last
         self._pulls: dict[tuple[str, Lane], list[asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
@@ -198,6 +204,8 @@ class _Transfer:
     def _lacking(self) -> str:
         shard = self._manifest.chunk(self._plan.first_undone).address.hex()
         more = f" and {self._plan.undone - 1} more" if self._plan.undone > 1 else ""
+        if self._reasons:
+            return f"{safe_name(self._manifest.name)} can't be had: {_told(self._reasons)} (shard {shard}{more})"
         return f"no device that is linked has all of {safe_name(self._manifest.name)}, and no origin has the rest: shard {shard}{more}"
 
     def _running(self) -> list[asyncio.Task[None]]:
@@ -219,14 +227,16 @@ class _Transfer:
             async with asyncio.timeout(SLOWEST):
                 body = await source.shard(chunk.address, self._size)
             await asyncio.to_thread(self._landing.write, chunk, body)
-        except ShardMissing:
+        except ShardMissing as error:
             plan.missing(number, source.name)
+            self._remember(source, str(error))
         except BadShard as error:
             _log.warning("%s sent a wrong shard: %s", source.name, error)
             plan.wrong(number, source.name)
         except (SourceFailed, TimeoutError) as error:
             _log.debug("%s failed: %s", source.name, error)
             plan.failed(number, source.name, time.monotonic())
+            self._remember(source, str(error) or "it did not answer in time")
         except P2PQueueError as error:  # this disk
             self._failure = error
         else:
@@ -234,11 +244,20 @@ class _Transfer:
         finally:
             self._changed.set()
 
+    def _remember(self, source: Source, words: str) -> None:
+        if words:
+            self._reasons[source.name] = words
+
     def _took(self, source: Source, number: int, size: int, received: int) -> None:
         self._received[source.name, source.lane] += received
+        self._reasons.pop(source.name, None)
         if not source.is_last_resort:
             self._delivered_at = time.monotonic()
         if self._plan.came(number, source.name):
             self._came += size
             if self._on_progress is not None:
                 self._on_progress(self._came, self._manifest.size)
+
+
+def _told(reasons: Mapping[str, str]) -> str:
+    return "; ".join(sorted({words for words in reasons.values() if words})[:_TOLD])

@@ -191,7 +191,14 @@ class Reader:
             self._source = None
 
 
+def _became(path: str) -> str:
+    """What became of an original that can't be served any more."""
+    if not os.path.lexists(path):
+        return "is gone since it was enqueued"
+    return "changed since it was enqueued" if os.access(path, os.R_OK) else "can't be read any more"
+
+
 def _missing(address: bytes, name: str, changed: str | None) -> PayloadUnavailable | InputChanged:
     if changed is not None:
-        return InputChanged(f"{shown(changed)} changed since it was enqueued, and nothing else here holds {name}; enqueue it again")
+        return InputChanged(f"{shown(changed)} {_became(changed)}, and nothing else here holds {name}; enqueue it again")
     return PayloadUnavailable(f"Shard {address.hex()} of {name} is not on this device, or was damaged here, and no other source has it now")

@@ -11,7 +11,7 @@ Lane = Literal["webrtc", "http", "link", "origin"]
 
 
 class ShardMissing(Exception):
-    """This source doesn't have the shard; others may."""
+    """This source doesn't have the shard; others may. Its text says why, where the source once had it."""
 
 
 class SourceFailed(Exception):

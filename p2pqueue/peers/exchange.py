@@ -36,7 +36,7 @@ _ASK = struct.Struct(f">{ADDRESS_SIZE}sI")
 _SIZE = struct.Struct(">I")
 _PIECE: Final = FRAME_LIMIT - _HEAD.size
 _ASKED, _BEGIN, _DATA, _MISSING, _FAILED = range(1, 6)
-_WORDS: Final = 1000  # bytes of words in `failed`
+_WORDS: Final = 1000  # bytes of words in `failed`, and in `missing` where the original of the file changed
 
 _log = logging.getLogger(__name__)
 
@@ -143,9 +143,9 @@ class Exchange:
         elif kind == _DATA:
             return self._add(coming, rest)
         elif kind == _MISSING:
-            coming.fail(ShardMissing())
+            coming.fail(ShardMissing(_words(rest)))
         elif kind == _FAILED:
-            coming.fail(SourceFailed(bytes(rest[:_WORDS]).decode(errors="replace")))
+            coming.fail(SourceFailed(_words(rest)))
         return True
 
     def _add(self, coming: _Coming, piece: memoryview) -> bool:
@@ -179,7 +179,7 @@ class Exchange:
                 await self._tell(_MISSING, number)
             except InputChanged as error:
                 _log.info("%s", error)
-                await self._tell(_MISSING, number)
+                await self._tell(_MISSING, number, str(error).encode()[:_WORDS])
             except ChannelClosed:
                 return
             except P2PQueueError as error:
@@ -202,6 +202,10 @@ class Exchange:
             await self.channel.send(_HEAD.pack(kind, number) + rest)
         except ChannelClosed:
             pass  # `_receive` ends it
+
+
+def _words(rest: memoryview) -> str:
+    return bytes(rest[:_WORDS]).decode(errors="replace")
 
 
 def _forget(reading: Awaitable[bytes]) -> None:

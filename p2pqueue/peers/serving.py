@@ -41,7 +41,9 @@ class ShardRoutes:
         async with self._reading:
             try:
                 shard = await asyncio.to_thread(self._read, address)
-            except (PayloadUnavailable, InputChanged):
+            except InputChanged as error:
+                return web.Response(status=410, text=f"{error}\n")
+            except PayloadUnavailable:
                 return web.Response(status=404, text="this device doesn't have it\n")
             except P2PQueueError as error:
                 return web.Response(status=503, text=f"{error}\n")

@@ -23,6 +23,7 @@ from p2pqueue.peers.exchange import Channel, Exchange
 BULK_AGAIN: Final = 15.0  # seconds after a failed bulk connection until it is tried again; HTTP serves meanwhile
 HTTP_PARALLEL: Final = 4  # connections to one peer
 BULK_PARALLEL: Final = 6  # shards under way in one bulk channel: some more than its window, so that it never runs dry
+_WORDS: Final = 1000  # bytes of words that a peer says of a shard
 
 _log = logging.getLogger(__name__)
 
@@ -158,8 +159,8 @@ async def get_shard(session: aiohttp.ClientSession, url: str, token: str | None,
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
         async with session.get(url, headers=headers, allow_redirects=False) as answer:
-            if answer.status == 404:
-                raise ShardMissing
+            if answer.status in (404, 410):
+                raise ShardMissing((await answer.content.read(_WORDS)).decode(errors="replace").strip() if answer.status == 410 else "")
             if answer.status != 200:
                 raise SourceFailed(f"{answer.url.host} answers {answer.status} {answer.reason or ''}".rstrip())
             body = bytearray()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pqueue.errors import DiskFull, PayloadUnavailable
+from p2pqueue.errors import DiskFull, InputChanged, PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.payload import fetch
 from p2pqueue.payload.fetch import Fetcher
@@ -40,6 +40,8 @@ class Peer:
                 found = await asyncio.to_thread(self.shelf.shard, address)
             except PayloadUnavailable:
                 raise ShardMissing from None
+            except InputChanged as error:
+                raise ShardMissing(str(error)) from error
             return self.fate(found)
         finally:
             self._now -= 1
@@ -160,6 +162,31 @@ async def test_where_nobody_has_it_that_is_said_and_nothing_stays(
         await Fetcher(shelf, lambda: [Without(there)]).fetch(stored.capability)
     assert not shelf.holds(stored.capability)
     assert not list((shelf.home.path / "outputs").iterdir())
+
+
+@pytest.mark.parametrize(("happens", "words"), [("change", "changed since it was enqueued"), ("go", "is gone since it was enqueued")])
+async def test_where_the_source_itself_failed_its_reason_is_told(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch, happens: str, words: str
+) -> None:
+    monkeypatch.setattr(fetch, "PATIENCE", 0.4)
+    path = make_file(70 * MIB)  # large enough to be served from where it lies
+    stored = there.ingest(path)
+    path.write_bytes(b"other") if happens == "change" else path.unlink()
+    with pytest.raises(PayloadUnavailable, match=rf"input\.bin can't be had.*{words}"):
+        await Fetcher(shelf, lambda: [Peer(there)]).fetch(stored.capability)
+    with pytest.raises(PayloadUnavailable, match="the cable was pulled"):
+        await Fetcher(shelf, lambda: [Peer(there, fate=failing_after(1))]).fetch(there.ingest(make_file(3 * MIB, "b.bin")).capability)
+
+
+def failing_after(count: int) -> Callable[[bytes], bytes]:
+    """Serves so many shards, and then fails."""
+    left = [count]
+
+    def serve(found: bytes) -> bytes:
+        left[0] -= 1
+        return found if left[0] >= 0 else failing(found)
+
+    return serve
 
 
 async def test_a_source_that_comes_back_goes_on_where_it_was(
