@@ -117,6 +117,7 @@ class Network:
                         await self._read_members()
         finally:
             self._inviting -= 1
+            self._wake.set()  # nothing may be left to listen for
 
     def peers(self) -> dict[str, dict[str, Any]]:
         """The linked devices by their ids, and how they are linked."""
@@ -176,9 +177,10 @@ class Network:
         async with self._settling:
             settings = self._parts.settings
             asked = settings.listen or settings.peers or settings.origin or self._inviting or self._parts.members.known()
-            if self._wanted_on and asked and (self._links is None or not self._links.mesh.is_online):
+            wanted = self._wanted_on and bool(asked)
+            if wanted and (self._links is None or not self._links.mesh.is_online):
                 await self._begin()
-            elif self._links is not None and self._links.mesh.is_online and not self._wanted_on:
+            elif self._links is not None and self._links.mesh.is_online and not wanted:
                 await self._links.end(stopping=False)
 
     async def _begin(self) -> None:

@@ -16,6 +16,7 @@ from p2pqueue.home import Home
 from p2pqueue.identity.keys import load
 from p2pqueue.identity.members import Refusal
 from p2pqueue.jobs.opening import open_store
+from p2pqueue.net import trying
 from p2pqueue.net.addresses import AddressBook
 from p2pqueue.net.mesh import Mesh, NetOptions
 from p2pqueue.nodelock import NodeLock
@@ -119,6 +120,28 @@ def test_two_nodes_know_one_another_after_the_pairing_and_link(p2p: CommandLine)
         assert inviting.communicate(timeout=PATIENCE)[0]
         with other.node(*net, app=None):  # by the address at which it was paired
             wait_until(lambda: all(online(each) == {"box": True, "laptop": True} for each in (p2p, other)))
+
+
+@pytest.mark.parametrize("end", ["expired", "withdrawn"])
+def test_a_node_by_itself_listens_no_longer_than_its_invitation(p2p: CommandLine, end: str) -> None:
+    with p2p.node("--no-work", "--interface", "lo", "--no-discovery", app=None):
+        inviting = p2p.start("invite", "--json", *(["--ttl", "1s"] if end == "expired" else []))
+        assert inviting.stdout is not None
+        port = int(json.loads(inviting.stdout.readline())["addresses"][0].rpartition(":")[2])
+        if end == "withdrawn":
+            trying.connect("127.0.0.1", port)
+            inviting.terminate()
+        inviting.communicate(timeout=PATIENCE)
+        wait_until(lambda: p2p("status", "--json").json["node"]["network"]["online"] is False)
+        with pytest.raises(ConnectionRefusedError):
+            trying.connect("127.0.0.1", port)
+        other = CommandLine(p2p.home.parent / "other", p2p.environment)
+        again = p2p.start("invite", "--json")
+        assert again.stdout is not None
+        shown = json.loads(again.stdout.readline())
+        other("join", shown["code"], "--peer", shown["addresses"][0], "--label", "laptop")
+        assert again.communicate(timeout=PATIENCE)[0]
+        assert p2p("status", "--json").json["node"]["network"]["online"] is True
 
 
 def online(p2p: CommandLine) -> dict[str, bool]:
