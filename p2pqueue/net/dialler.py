@@ -44,11 +44,12 @@ class Dialler:
     :param adopt: takes a connection that was greeted, and makes it a link at once; raises `LinkRefused`.
     :param is_linked: says whether a device is linked now.
     :param wanted: the ids of the devices to be linked to.
+    :param on_nobody: told of an address whose machine says that nobody listens there.
     """
 
     def __init__(
         self, schedule: DialSchedule, book: AddressBook, *, desk: Desk, adopt: Callable[[Pipe, Greeted, Endpoint], None],
-        wanted: Callable[[], Iterable[str]], is_linked: Callable[[str], bool],
+        wanted: Callable[[], Iterable[str]], is_linked: Callable[[str], bool], on_nobody: Callable[[Endpoint], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.schedule = schedule
         self._book = book
@@ -56,6 +57,7 @@ class Dialler:
         self._adopt = adopt
         self._wanted = wanted
         self._is_linked = is_linked
+        self._on_nobody = on_nobody
         self._poke = asyncio.Event()
         self._troubles: dict[Endpoint, str] = {}
         self._told: deque[Endpoint] = deque(maxlen=4 * TOLD_LIMIT)
@@ -124,6 +126,8 @@ class Dialler:
             _log.debug("%s:%d doesn't answer: %r", *address, error)
             self._troubles.pop(address, None)
             outcomes.append(codes.LOST)
+            if isinstance(getattr(error, "os_error", error), ConnectionRefusedError):
+                self._on_nobody(address)
         return False
 
     async def _dial(self, client: aiohttp.ClientSession, attempt: Attempt, address: Endpoint) -> int:

@@ -40,6 +40,7 @@ class Ending:
 
     code: int
     why: str
+    wordless: bool = False  # the connection was closed or reset, and nobody said why
 
 
 class Link:
@@ -102,6 +103,11 @@ class Link:
         """Says whether the link has ended, or is about to."""
         return self._ended.done()
 
+    @property
+    def ended_wordless(self) -> bool:
+        """Says whether the connection ended from outside, and nobody said why."""
+        return self._ended.done() and self._ended.result().wordless
+
     async def leave(self, reason: str) -> None:
         """Says goodbye and ends the link, once what waits has gone out or half a second has passed."""
         self.outbox.offer("net", Bye(reason).pack())
@@ -125,15 +131,20 @@ class Link:
         try:
             await end()
         except LinkRefused as error:
-            self.end(error.code or codes.LOST, self._said_bye or str(error))
+            self._end_outside(error.code or codes.LOST, str(error), wordless=error.code not in codes.WORDS)
         except PeerError as error:
             _log.warning("%s sent something that can't be accepted: %s", self.greeted.device_id, error)
             self.end(codes.MALFORMED, str(error))
         except OSError:
-            self.end(codes.LOST, self._said_bye or "the connection was lost")
+            self._end_outside(codes.LOST, "the connection was lost", wordless=True)
         except Exception:  # noqa: BLE001  a fault of ours, in a callback too, costs this link and not the node
             _log.exception("the link to %s is dropped", self.greeted.device_id)
             self.end(codes.FAULT, "a message could not be dealt with")
+
+    def _end_outside(self, code: int, why: str, *, wordless: bool) -> None:
+        if not self._ended.done():
+            said = self._said_bye
+            self._ended.set_result(Ending(code, said or why, wordless=wordless and said is None))
 
     async def _read(self) -> None:
         receive, open_, take, heard = self.pipe.receive, self.greeted.opener.open, Assembler().take, self.heartbeat.heard

@@ -6,7 +6,6 @@ The mesh owns the listener, mDNS, the dialling and every link. `offline` ends th
 from __future__ import annotations
 
 import asyncio
-import hmac
 import importlib
 import os
 import time
@@ -38,6 +37,7 @@ from p2pqueue.net.pipe import Pipe
 from p2pqueue.net.reception import Pairing, Reception
 from p2pqueue.net.roster import OnMessage, Roster
 from p2pqueue.net.supervision import supervised
+from p2pqueue.net.vanished import Vanished
 
 if TYPE_CHECKING:
     from p2pqueue.net.bulk import BulkChannel
@@ -60,6 +60,7 @@ class Mesh:
     :param on_switch: told when the path of a peer's messages changed; some may have been lost then.
     :param direct: makes the direct connections to a peer; tests give their own.
     :param on_clone: told where another device runs with the key of this one.
+    :param on_dead: told which device is known to have died, and not only to be out of reach.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Mesh:
         on_switch: Callable[[Peer], None] | None = None,
         direct: Callable[[Peer], Direct] | None = None,
         on_clone: Callable[[str], None] | None = None,
+        on_dead: Callable[[str], None] | None = None,
         beat: Beat = Beat(),  # noqa: B008
         hello: Hello = Hello(*PROTOCOLS, __version__),  # noqa: B008
     ) -> None:
@@ -89,6 +91,7 @@ class Mesh:
         self._book = book
         self._named = [endpoint(peer, default_port=DEFAULT_PORT) for peer in options.peers]
         self._direct = direct
+        self._vanished = Vanished(on_dead)
         self._told_directly = (on_bulk, on_switch)
         self._watch = InterfaceWatch(options.interfaces)
         self._schedule = DialSchedule(book, is_local=self._is_local)
@@ -104,8 +107,9 @@ class Mesh:
         self._reception.pairing = pairing
         self._listener = Listener(options.listen, on_link=self._reception.came, routes=routes, door=self._door)
         self._dialler = Dialler(
-            self._schedule, book, desk=self._reception.desk, adopt=self._met, wanted=self._wanted, is_linked=self.peers.__contains__
-        )
+            self._schedule, book, desk=self._reception.desk, adopt=self._met, wanted=self._wanted, is_linked=self.peers.__contains__,
+            on_nobody=self._vanished.refused,
+        )  # fmt: skip
         self._discovery: Discovery | None = None
         self._nameplate: str | None = None
         self._running: asyncio.Task[None] | None = None
@@ -246,8 +250,7 @@ class Mesh:
     def bearer(self, request: web.Request) -> Peer | None:
         """The linked device whose ticket an HTTP request shows as `Authorization: Bearer …` in hexadecimal digits."""
         kind, _, shown = request.headers.get("Authorization", "").partition(" ")
-        tickets = ((peer, peer.link.greeted.mine.ticket.hex().encode()) for peer in self.peers.values())
-        found = next((peer for peer, ticket in tickets if hmac.compare_digest(ticket, shown.encode())), None)
+        found = self._roster.with_ticket(shown)
         if found is not None and kind == "Bearer":
             self._door.vouched(request.transport)
             return found
@@ -265,16 +268,9 @@ class Mesh:
                 for interface in self._watch.chosen
             ],
             "discovery": {"on": self.options.discovery, "trouble": self._discovery.trouble if self._discovery is not None else None},
-            "peers": [
-                {
-                    "device": peer.device_id, "label": peer.label, "role": peer.role, "version": peer.version, "path": peer.path,
-                    "why": peer.why, "rtt": peer.rtt, "clock_offset": peer.clock_offset, "since": now - peer.since,
-                    "address": list(peer.address), "local_subnet": peer.local_subnet,
-                }
-                for peer in self.peers.values()
-            ],
+            "peers": [peer.status(now) for peer in self.peers.values()],
             "refused": [{"address": list(trouble.address), "why": trouble.words} for trouble in self._dialler.troubles],
-        }  # fmt: skip
+        }
 
     # -- finding ----------------------------------------------------------------------------------------------
 
@@ -317,6 +313,7 @@ class Mesh:
 
     def _linked(self, peer: Peer) -> None:
         """A device that came in."""
+        self._vanished.is_back(peer.device_id)
         if peer.address[1]:
             self._book.note_sighting(peer.device_id, [peer.address], source="link")
         self._schedule.linked(peer.device_id)
@@ -325,6 +322,7 @@ class Mesh:
         """A device that was dialled."""
         assert self._group is not None
         peer = self._roster.adopt(pipe, greeted, address)
+        self._vanished.is_back(peer.device_id)
         self._group.create_task(self._roster.carry(peer))
 
     def _equip(self, peer: Peer) -> None:
@@ -339,6 +337,8 @@ class Mesh:
     def _down(self, on_down: Callable[[Peer, str], None]) -> Callable[[Peer, str], None]:
         def down(peer: Peer, why: str) -> None:
             self._schedule.lost(peer.device_id, time.monotonic())
+            if peer.link.ended_wordless:
+                self._vanished.went(peer.device_id, peer.address)
             self._dialler.hurry()
             on_down(peer, why)
 

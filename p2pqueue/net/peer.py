@@ -6,7 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import ChannelClosed, NoBulk, PeerGone
 from p2pqueue.net import codes
@@ -54,6 +54,14 @@ class Peer:
 
     def __repr__(self) -> str:
         return f"<Peer {self.label or self.device_id[:8]} by {self.path}>"
+
+    def status(self, now: float) -> dict[str, Any]:
+        """How it is linked, as plain values; `now` is monotonic."""
+        return {
+            "device": self.device_id, "label": self.label, "role": self.role, "version": self.version, "path": self.path,
+            "why": self.why, "rtt": self.rtt, "clock_offset": self.clock_offset, "since": now - self.since,
+            "address": list(self.address), "local_subnet": self.local_subnet,
+        }  # fmt: skip
 
     @property
     def path(self) -> str:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import time
 from collections import Counter
@@ -82,6 +83,11 @@ class Roster:
         if not self._tell(self._on_up, peer):
             peer.drop(codes.FAULT, "something went wrong here")
         return peer
+
+    def with_ticket(self, shown: str) -> Peer | None:
+        """The linked device that was given this ticket, in hexadecimal digits."""
+        tickets = ((peer, peer.link.greeted.mine.ticket.hex().encode()) for peer in self.peers.values())
+        return next((peer for peer, ticket in tickets if hmac.compare_digest(ticket, shown.encode())), None)
 
     async def emptied(self) -> None:
         """Waits until nobody is linked."""

@@ -78,6 +78,7 @@ class Links:
             identity=identity, admit=parts.members.admit, known=parts.members.known, options=_options(settings), book=book,
             on_up=self._up, on_down=self._down, on_message=self._received, routes=self.routes.routes, pairing=self.invitations.serve,
             on_bulk=self.sources.opened, on_clone=self.twin.met,
+            on_dead=self._died,
         )  # fmt: skip
 
     async def begin(self) -> None:
@@ -148,6 +149,10 @@ class Links:
         self._parts.on_gone(peer.device_id, why.startswith(codes.WORDS[codes.BYE]) and codes.GOES_OFFLINE not in why)
         if self.uploader is not None:
             self.uploader.wake()
+
+    def _died(self, device_id: str) -> None:
+        _log.info("%s died: its connection ended without a word, and nobody listens there any more", device_id[:8])
+        self._parts.on_gone(device_id, True)
 
     def _received(self, peer: Peer, topic: str, message: bytes) -> None:
         if topic == "rows":

@@ -116,6 +116,20 @@ def test_what_a_device_was_at_that_says_goodbye_is_gone_on_with_at_once(space: S
     assert h1.job(job_id)["attempts"][0]["status"] == "released"
 
 
+def test_what_a_killed_worker_was_at_is_taken_over_long_before_its_lease_is_over(space: Space) -> None:
+    h1, h2, h3 = devices = space(3)
+    h1.run_node(None, "--no-work")
+    h2.run_node()
+    linked([h1, h2], within=10 * pace())
+    job_id = h1("enqueue", "slow", "seconds=600", "later=600")["id"]
+    until(lambda: running_on(h1, job_id) == "h2", within=10 * pace(), what="h2 runs it")
+    h3.run_node()
+    linked(devices, within=10 * pace())
+    h2.kill(signal.SIGKILL)
+    until(lambda: running_on(h1, job_id) == "h3", within=10 * pace(), what="h3 runs it, as nobody listens at the address of h2 any more")
+    assert [attempt["status"] for attempt in h1.job(job_id)["attempts"]] == ["lost", "running"]
+
+
 @pytest.mark.soak  # the aim; where replicas lag by more than a step, some short jobs run twice
 def test_short_jobs_run_once_on_three_devices(space: Space) -> None:
     h1, _, _ = devices = space(3, slots="2", score="60")

@@ -342,3 +342,36 @@ async def test_devices_find_one_another_by_mdns() -> None:
         await nodes[0].mesh.online()
         await until(lambda: nodes[0].linked(nodes[1]), within=40)
         assert not stranger.ups
+
+
+async def test_a_device_that_went_without_a_word_and_listens_no_more_has_died() -> None:
+    dead: list[str] = []
+    async with pair(on_dead=dead.append) as (one, two):
+        assert two.mesh._dialling is not None
+        two.mesh._dialling.cancel()
+        for server in two.mesh._listener._servers:
+            server.close()  # as when the process is gone: its links are not closed by this
+        two.peer(one).link.pipe.cut()
+        await until(lambda: dead)
+        assert dead == [two.identity.device_id]
+        assert not one.mesh.peers
+
+
+async def test_a_device_whose_connection_broke_is_linked_again_and_not_dead() -> None:
+    dead: list[str] = []
+    async with pair(on_dead=dead.append) as (one, two):
+        two.peer(one).link.pipe.cut()
+        await until(lambda: len(one.ups) == 2 and one.has(two))
+        assert dead == []
+
+
+@pytest.mark.parametrize("how", ["close", "offline"])
+async def test_a_device_that_said_goodbye_is_not_dead(how: str) -> None:
+    dead: list[str] = []
+    async with pair(on_dead=dead.append) as (one, two):
+        await getattr(two.mesh, how)()
+        await until(lambda: one.downs)
+        tried = one.mesh._schedule.next_due
+        await until(lambda: (tried(0.0) or 0.0) > 0.0)
+        await asyncio.sleep(0.5)  # it is dialled, and refuses, meanwhile
+        assert dead == []
