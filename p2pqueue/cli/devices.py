@@ -60,10 +60,11 @@ def devices_command(context: click.Context, everything: bool) -> None:
         return
     invocation = context.find_object(Invocation) or Invocation()
     from p2pqueue.identity import members
+    from p2pqueue.jobs import local
 
     with reading(invocation.home) as connection:
         known = members.read(connection)
-        here = _this_device(connection)
+        here = local.this_device(connection)
     found = [each for each in (*known, *_told_by_joining(invocation.home, known)) if everything or not each.hidden]
     peers = _peers(invocation.home)
     shown = sorted(found, key=lambda each: (each.device_id != here, each.device_id not in (peers or ()), each.label.casefold()))
@@ -145,11 +146,6 @@ def _check_right(role: str) -> None:
 
     if not relays(role):
         raise NotAllowed(f"A device with the role {role} may not write about other devices; do it on a member's")
-
-
-def _this_device(connection: sqlite3.Connection) -> str | None:
-    row = connection.execute("SELECT device FROM authors WHERE author = (SELECT lower(hex(author)) FROM incarnation)").fetchone()
-    return row[0] if row else None
 
 
 def _peers(home: Home) -> Mapping[str, Mapping[str, Any]] | None:

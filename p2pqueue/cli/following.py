@@ -115,7 +115,7 @@ class _Painter:
 
     def _whys(self, found: list[JobRow | None]) -> dict[str, str]:
         """Why those that wait do so, by job."""
-        waiting = [row for row in found if row is not None and row.status in ("queued", "paused")]
+        waiting = [row for row in found if row is not None and row.status in ("queued", "paused", "running")]
         if not waiting or (self._invocation.json and not self._err):
             return {}
         from p2pqueue.cli.job_shape import why_waits
@@ -142,7 +142,7 @@ class _Painter:
 
 def _line(row: JobRow, why: str | None) -> str:
     name = plain(row.title or row.task)
-    tail = row.error if row.status == "failed" else row.phase if row.status == "running" and row.phase != "Queued" else why
+    tail = row.error if row.status == "failed" else row.phase if row.status == "running" and row.phase != "Queued" and not why else why
     where = f" on {row.worker_label}" if row.worker_label and row.status == "running" else ""
     return f"{row.id[:13]}  {row.status:<9}  {output.bar(row.progress)}  {name}{plain(where)}  {plain(tail or '')}".rstrip()
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from p2pqueue.cli import quantities
-from p2pqueue.jobs import rows
+from p2pqueue.jobs import local, rows
 from p2pqueue.jobs.rows import JobRow, RunRow
 
 SCHEMA = 1  # of every object that a command prints; a change that breaks readers raises it
@@ -47,16 +47,11 @@ def whys_wait(connection: sqlite3.Connection, found: Sequence[JobRow], *, node_r
     """For each of these jobs what `why_waits` says."""
     whys = rows.whys(connection, found, node_running=node_running)
     if not node_running and any(row.status == "running" for row in found):
-        here = _this_device(connection)
+        here = local.this_device(connection)
         for index, row in enumerate(found):
             if row.status == "running" and row.worker_id == here:
                 whys[index] = "the node that ran it is gone: it goes on when one starts here, with `p2pqueue run`"
     return whys
-
-
-def _this_device(connection: sqlite3.Connection) -> str | None:
-    found = connection.execute("SELECT device FROM authors WHERE author = (SELECT lower(hex(author)) FROM incarnation)").fetchone()
-    return found[0] if found else None
 
 
 def run_document(run: RunRow) -> dict[str, Any]:

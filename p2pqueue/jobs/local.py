@@ -96,6 +96,12 @@ def ability(connection: sqlite3.Connection) -> Ability | None:
     return None if row is None else _from_map(json.loads(row[0]))._replace(programs=ProgramsOnPath())
 
 
+def this_device(connection: sqlite3.Connection) -> str | None:
+    """The id of the device whose database this is."""
+    found = connection.execute("SELECT device FROM authors WHERE author = (SELECT lower(hex(author)) FROM incarnation)").fetchone()
+    return found[0] if found else None
+
+
 def remember_others(connection: sqlite3.Connection, others: Mapping[str, Ability], left: Mapping[str, str]) -> None:
     """Keeps what the workers of other devices can do, by their ids, and why jobs wait that are left to one of them."""
     told = json.dumps({device: _as_map(each) for device, each in others.items()}), json.dumps(dict(left))

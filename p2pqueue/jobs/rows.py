@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from p2pqueue.errors import AmbiguousId, NoSuchJob
-from p2pqueue.jobs.local import ability, others, task_names
+from p2pqueue.jobs.local import ability, others, task_names, this_device
 from p2pqueue.jobs.waiting import Demand, Situation, reason
 
 STATUSES = ("queued", "running", "paused", "succeeded", "failed", "cancelled")
@@ -240,7 +240,7 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def why(connection: sqlite3.Connection, row: JobRow, *, node_running: bool, now: int | None = None) -> str | None:
-    """Why the job does not run now, in one sentence; None where it runs or has ended."""
+    """Why the job does not run now, or is not seen to, in one sentence; None where it runs or has ended."""
     return whys(connection, [row], node_running=node_running, now=now)[0]
 
 
@@ -248,6 +248,16 @@ def whys(connection: sqlite3.Connection, found: Iterable[JobRow], *, node_runnin
     """For each of these jobs what `why` says."""
     at = int(time.time() * 1000) if now is None else now
     found = list(found)
+    told = _waiting(connection, found, node_running=node_running, at=at)
+    if node_running and any(row.status == "running" for row in found):
+        here, known = this_device(connection), others(connection)[0]
+        for index, row in enumerate(found):
+            if row.status == "running" and row.worker_id != here and row.worker_id not in known:
+                told[index] = f"{row.worker_label or 'its worker'} is out of reach: it goes on there, or elsewhere if it stays silent"
+    return told
+
+
+def _waiting(connection: sqlite3.Connection, found: list[JobRow], *, node_running: bool, at: int) -> list[str | None]:
     situations = [_situation(row) for row in found]
     if not any(situation.status == "queued" for situation in situations):
         return [reason(situation, None, at) for situation in situations]
