@@ -6,13 +6,15 @@ not, nothing is changed at all, and the caller has to look what became of them.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.clock import COUNTER_BITS, tick
+from p2pqueue.replica.first_changes import insert_changes_of_rows
 from p2pqueue.replica.stamp import RETRY_BITS
-from p2pqueue.replica.statements import insert_changes, live_sql, quote
+from p2pqueue.replica.statements import live_sql, quote
 
 if TYPE_CHECKING:
     from p2pqueue.replica.statements import Shape
@@ -39,14 +41,18 @@ def put_first(
         seq += 1
         time = -hlc if earliest else hlc
         writes.append((key, hlc >> COUNTER_BITS, *values, *parts((generation, rank, 0, time, author)), before))
-        changes.append((table, key, register, by, seq, generation, rank, 0, time, None, None, 1))
+        changes.append((key, by, seq, generation, rank, 0, time))
     connection.execute("SAVEPOINT first")
-    written = connection.executemany(_update(shape, register), writes).rowcount == len(writes)
+    try:
+        written = connection.executemany(_update(shape, register), writes).rowcount == len(writes)
+        if written:
+            insert_changes_of_rows(connection, table, ((register, False),), changes)
+    except sqlite3.IntegrityError:  # something stands in `changes` that its row does not show
+        written = False
     if not written:
         connection.execute("ROLLBACK TO first")
     connection.execute("RELEASE first")
     if written:
-        insert_changes(connection, changes)
         writer.hlc, writer.seq = hlc, seq
         writer.count(table, {before: -len(writes), after: len(writes)})
         writer.note(table, [key for key, _ in rows])

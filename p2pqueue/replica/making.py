@@ -11,8 +11,8 @@ from struct import unpack
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.clock import COUNTER_BITS, tick
+from p2pqueue.replica.first_changes import insert_changes_of_rows
 from p2pqueue.replica.signing import new_packer
-from p2pqueue.replica.statements import insert_new_changes
 
 if TYPE_CHECKING:
     from p2pqueue.replica.inserting import Counts
@@ -40,21 +40,22 @@ def maker(shape: Shape, register: str) -> Make:
         by = bytearray(author)  # the sqlite3 module binds a bytearray in a third of the time
         hlc, seq = tick(writer.hlc, writer.now) - 1, writer.seq
         keys = list(given) if given is not None else new_ids(hlc + 1, len(rows), writer.random)
-        body = signature = None
-        inserts, changes = [], []
+        inserts: list[tuple[Any, ...]] = []
+        changes: list[tuple[Any, ...]] = []
         for key, values in zip(keys, rows, strict=True):
             hlc += 1
             seq += 1
             time = -hlc if first else hlc
             stamp = (0, 0, 0, time, author)
+            inserts.append((key, hlc >> COUNTER_BITS, *values, *parts(stamp)))
             if signed:
                 body = pack((table, key, register, stamp, seq, values))
-                signature = sign(body)
-            inserts.append((key, hlc >> COUNTER_BITS, *values, *parts(stamp)))
-            changes.append((table, key, register, by, seq, 0, 0, 0, time, body, signature, 1))
+                changes.append((key, by, seq, 0, 0, 0, time, body, sign(body), 1))
+            else:
+                changes.append((key, by, seq, 0, 0, 0, time))
         writer.hlc, writer.seq = hlc, seq
         counts = insert(connection, registers, inserts)
-        insert_new_changes(connection, changes)
+        insert_changes_of_rows(connection, table, ((register, signed),), changes)
         return keys, counts
 
     return make

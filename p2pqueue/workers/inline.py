@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import Cancelled, MisuseError, Retry
 from p2pqueue.home import Home
@@ -43,18 +43,41 @@ class InlineRunner:
 
     async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
         """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
-        grants = await self._inputs.grants(job) if job.has_input else {}
+        grants = await self._inputs.grants(job) if job.has_input else None
         if report.stopped is not None:
             return Stopped(report.stopped), None
-        task = asyncio.current_task()
+        task, key, place = asyncio.current_task(), job.key, _Place(report, job, self._why, self._home)
         assert task is not None
-        key = job.key
+        timeout = self._timeout(job)
+        limit = None if timeout is None else asyncio.timeout(timeout)
+        context = JobContext(
+            place, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=place, timeout=timeout, resume_from=job.checkpoint
+        )
+        entered = enter(context)
         self._running[key] = task
-        outcome = await self._outcome(job, key, report, grants)
+        try:
+            files = open_files(grants, place, self._inputs.shelf) if grants else {}
+            called = self._functions[job.task](**decode(job.args, files))
+            if limit is None:
+                outcome = reported(await called)
+            else:
+                async with limit:
+                    outcome = reported(await called)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
+            outcome = self._outcome(error, job, limit, task)
+        finally:
+            leave(entered)
+            del self._running[key]  # from here on a stop comes too late
+            self._why.pop(key, None)
+        if place.is_used:
+            await place.settled()
         manifest = await self._inputs.keep(outcome.outputs) if isinstance(outcome, Succeeded) and outcome.outputs else None
         if grants or manifest:
-            await asyncio.to_thread(remove, _Folder(self._home, job))
+            await asyncio.to_thread(remove, place)
         return outcome, manifest
+
+    def _timeout(self, job: ClaimedJob) -> float | None:
+        return job.timeout if job.timeout is not None else self._tasks[job.task].timeout
 
     def stop(self, key: str, why: Why) -> None:
         """Stops a run: its outcome will be `Stopped(why)`."""
@@ -63,73 +86,31 @@ class InlineRunner:
             self._why[key] = why
             task.cancel()
 
-    async def _outcome(self, job: ClaimedJob, key: str, report: Report, grants: Mapping[str, Any]) -> Outcome:
-        timeout = job.timeout if job.timeout is not None else self._tasks[job.task].timeout
-        channel, folder = _Channel(report, job, self._why, self._home), _Folder(self._home, job)
-        context = JobContext(
-            channel, job_id=job.job_id, task=job.task, attempt=job.attempt, workdir=folder, timeout=timeout, resume_from=job.checkpoint
-        )
-        entered = enter(context)
-        limit = None if timeout is None else asyncio.timeout(timeout)
-        try:
-            files = open_files(grants, folder, self._inputs.shelf) if grants else {}
-            called = self._functions[job.task](**decode(job.args, files))
-            if limit is None:
-                value = await called
-            else:
-                async with limit:
-                    value = await called
-            outcome: Outcome = reported(value)
-        except asyncio.CancelledError:
-            stopped = self._stopped(job)
-            if stopped is None:
-                raise
-            outcome = stopped
-        except TimeoutError as error:
-            late = limit is not None and limit.expired()
-            outcome = TimedOut(f"it took longer than its timeout of {timeout:g} s") if late else failure(error)
-        except Cancelled:
-            outcome = Stopped("cancelled")
-        except Continue as go_on:
-            outcome = Continued(go_on.state)
-        except Retry as retry:
-            outcome = RetryLater(str(retry), retry.delay)
-        except GeneratorExit:  # this coroutine is thrown away
-            raise
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its attempt, never the node
-            outcome = misfit(error) if isinstance(error, TypeError) else failure(error)
-        finally:
-            leave(entered)
-            del self._running[key]  # from here on a stop comes too late
-            self._why.pop(key, None)
-        if channel.is_used:
-            await channel.settled()
-        return outcome
-
-    def _stopped(self, job: ClaimedJob) -> Outcome | None:
-        """What a handler's `CancelledError` means: its stop, an error that only looks like one, or the end of the node (None)."""
-        current, why = asyncio.current_task(), self._why.get(job.key)
-        if why is not None:
-            if current is not None:
-                current.uncancel()
-            return Stopped(why)
-        if current is not None and current.cancelling():
-            return None
-        return Failed("CancelledError: something that the handler waited for was cancelled", kinds=("CancelledError", "Exception"))
+    def _outcome(self, error: BaseException, job: ClaimedJob, limit: asyncio.Timeout | None, task: asyncio.Task[Any]) -> Outcome:
+        """What it means that a handler raised; raises it again where it is not the handler's: the node ends."""
+        if isinstance(error, asyncio.CancelledError):
+            why = self._why.get(job.key)
+            if why is not None:
+                task.uncancel()
+                return Stopped(why)
+            if task.cancelling():
+                raise error
+            return Failed("CancelledError: something that the handler waited for was cancelled", kinds=("CancelledError", "Exception"))
+        if isinstance(error, TimeoutError) and limit is not None and limit.expired():
+            return TimedOut(f"it took longer than its timeout of {self._timeout(job):g} s")
+        if isinstance(error, Cancelled):
+            return Stopped("cancelled")
+        if isinstance(error, Continue):
+            return Continued(error.state)
+        if isinstance(error, Retry):
+            return RetryLater(str(error), error.delay)
+        if isinstance(error, GeneratorExit):  # this coroutine is thrown away
+            raise error
+        return misfit(error) if isinstance(error, TypeError) else failure(error)
 
 
-class _Folder(NamedTuple):
-    """The working folder of an attempt; its path is only made up for a handler that asks."""
-
-    home: Home
-    job: ClaimedJob
-
-    def __fspath__(self) -> str:
-        return str(folder_of(self.home.work_dir, self.job.key))
-
-
-class _Channel:
-    """What carries an inline handler's words to its worker."""
+class _Place:
+    """Where an inline handler runs: what carries its words to its worker, and the path of its working folder."""
 
     __slots__ = ("_home", "_job", "_log", "_pending", "_report", "_stopped")
 
@@ -140,6 +121,9 @@ class _Channel:
         self._home = home
         self._log: AttemptLog | None = None
         self._pending: list[asyncio.Task[None]] | None = None
+
+    def __fspath__(self) -> str:
+        return str(folder_of(self._home.work_dir, self._job.key))  # only made up for a handler that asks
 
     @property
     def cancelled(self) -> bool:

@@ -12,20 +12,22 @@ from typing import Any
 
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Holder, JobState, Transition
-from p2pqueue.jobs.ledger import STATE_COLUMNS, put_state
+from p2pqueue.jobs.ledger import put_state
 from p2pqueue.jobs.waiting import Demand
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers import begun
 from p2pqueue.workers.claim import Leave, Verdict, judge
 from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS, ClaimedJob, Taker
 from p2pqueue.workers.ranking import Wait
+from p2pqueue.workers.states import states_of
 
 SCAN_LIMIT = 2_000  # rows looked at in one go: what a worker can't take must not make claiming slow
 PASSED_LIMIT = 20_000  # rows that may be passed over in one transaction; those before them will be gone in a while
 LATER, NOT_HERE = 0, 2  # values of the column `ready`, by which rows leave the index of what can be claimed now
 
 CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attempts, timeout, stall_timeout, backoff, retry_on,
-    CASE WHEN input_counts THEN input_size END, CASE WHEN input_counts THEN input_manifest END, checkpoint, {STATE_COLUMNS}, due_at,
+    CASE WHEN for_spec IS NOT NULL AND input_counts THEN input_size END,
+    CASE WHEN for_spec IS NOT NULL AND input_counts THEN input_manifest END, checkpoint, spec_generation, due_at,
     CASE WHEN checkpoint IS NOT NULL AND beat_generation >> 16 = spec_generation >> 16 THEN beat_progress END,
     rank_priority, enqueued_by, state_generation IS NULL
     FROM jobs INDEXED BY jobs_ready
@@ -90,7 +92,7 @@ class _Scan:
         seen = 0
         cursor = self._connection.execute(CANDIDATES, (passed,))
         for row in cursor:
-            if self._last and row[29] != self._last[0][2][29]:
+            if self._last and row[18] != self._last[0][2][18]:
                 self._take_last()
                 if len(self.claimed) == self._slots:
                     break
@@ -104,7 +106,7 @@ class _Scan:
     def _consider(self, row: tuple[Any, ...]) -> None:
         if row[0] in self._taker.skip:
             return
-        if row[27] > self._now:  # the clock was set back since the row was written
+        if row[16] > self._now:  # the clock was set back since the row was written
             self._aside.append((LATER, row[0]))
             return
         demand, verdict = self._judge(row)
@@ -131,15 +133,15 @@ class _Scan:
 
     def _take(self, row: tuple[Any, ...], *, shown: bool = False) -> None:
         limit = row[7] or self._taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
-        taken = self._first.get((row[15], limit)) if row[31] else None
+        taken = self._first.get((row[15], limit)) if row[20] else None
         if taken is None:
-            state = JobState(*row[15:27])
-            taken = self._step(state, limit, row[27])
+            state = JobState(row[15]) if row[20] else states_of(self._connection, (row[0],))[row[0]]
+            taken = self._step(state, limit, row[16])
             if taken is None:
                 if isinstance(step := lattice.exhausted(state, max_attempts=limit, now=self._now), Transition):
                     self.steps.append(put_state(row[0], step))
                 return
-            if row[31]:  # it has no state of its own, so all that are like it begin alike
+            if row[20]:  # it has no state of its own, so all that are like it begin alike
                 self._first[row[15], limit] = taken
         self.claimed.append(_claimed(row, *taken, limit, self._now, shown))
 
@@ -167,7 +169,7 @@ class _Scan:
 
     def _holders(self, row: tuple[Any, ...]) -> frozenset[str]:
         """The devices that are known to hold a job's input: that which enqueued it, and this one."""
-        found = {row[30]} if row[30] else set()
+        found = {row[19]} if row[19] else set()
         if self._is_here(row[0]):
             found.add(self._taker.device_id)
         return frozenset(found)
@@ -181,6 +183,6 @@ def _claimed(row: tuple[Any, ...], step: Transition, holder: Holder, max_attempt
     state = step.state
     values = (
         *row[:6], holder, state.attempt, max_attempts, now, *row[8:12], row[13], row[12] is not None, row[14], state.error,
-        recorded, row[28] or 0.0, bool(row[31]),
+        recorded, row[17] or 0.0, bool(row[20]),
     )  # fmt: skip
     return ClaimedJob._make(values)

@@ -110,16 +110,17 @@ def _succeed_first(writer: Writer, endings: Sequence[Ending]) -> bool:
     states: list[tuple[str, tuple[Any, ...]]] = []
     runs: list[tuple[Any, ...]] = []
     ids: list[str] = []
+    now, worker = writer.now, (writer.device_id, writer.label)
     steps: dict[int, Transition] = {}  # all that were claimed at once end alike
     for ending in endings:
         job, run_id = ending.job, ending.job.run_id(ending.author)
-        step = steps.get(job.claimed_at) or _first_success(writer, job)
+        step = steps.get(job.claimed_at) or _first_success(job, worker, now)
         if step is None:
             return False
         steps[job.claimed_at] = step
         state = step.state
         states.append((job.job_id, (*state[1:RESULT_ID], run_id, *state[RESULT_ID + 1 :])))
-        runs.append(_ended_run(writer, ending, step))
+        runs.append(_ended_run(ending, step, worker, now))
         ids.append(run_id)
     if not put_first(
         writer, "jobs", "state", states, generation=state.generation, rank=state.rank, earliest=True, before="queued", after=state.status
@@ -129,10 +130,10 @@ def _succeed_first(writer: Writer, endings: Sequence[Ending]) -> bool:
     return True
 
 
-def _first_success(writer: Writer, job: ClaimedJob) -> Transition | None:
+def _first_success(job: ClaimedJob, worker: tuple[str, str], now: int) -> Transition | None:
     """The success of a first attempt, for all that were claimed in the same way; its result is named by each."""
-    running = begun.as_begun(JobState(job.holder.generation), job.holder.claimed, job.claimed_at, (writer.device_id, writer.label))
-    step = running and lattice.succeed(running, job.holder, now=writer.now, result_id=None)
+    running = begun.as_begun(JobState(job.holder.generation), job.holder.claimed, job.claimed_at, worker)
+    step = running and lattice.succeed(running, job.holder, now=now, result_id=None)
     return step if isinstance(step, Transition) else None
 
 
@@ -141,13 +142,14 @@ def _end_each(writer: Writer, endings: Sequence[Ending]) -> None:
     runs: list[Put] = []
     checkpoints: list[Put] = []
     undone: list[tuple[str, int, int]] = []
+    worker = writer.device_id, writer.label
     states = states_of(writer.connection, [ending.job.job_id for ending in endings])
     for ending in endings:
         state, job = states.get(ending.job.job_id), ending.job
         if state is None:
             decision: Transition | Refused = Refused("was deleted")
         else:
-            held = begun.as_begun(state, job.holder.claimed, job.claimed_at, (writer.device_id, writer.label))
+            held = begun.as_begun(state, job.holder.claimed, job.claimed_at, worker)
             if ending.unstarted and held is not None:
                 undone.append((job.job_id, job.holder.generation, job.holder.claim))
                 continue
@@ -156,7 +158,7 @@ def _end_each(writer: Writer, endings: Sequence[Ending]) -> None:
             jobs.append(put_state(ending.job.job_id, decision))
             if ending.checkpoint is not None:
                 checkpoints.append(_checkpoint(job, ending.checkpoint))
-        runs.append(Put(job.run_id(ending.author), "run", _ended_run(writer, ending, decision), 0))
+        runs.append(Put(job.run_id(ending.author), "run", _ended_run(ending, decision, worker, writer.now), 0))
     if jobs:
         writer.put_known("jobs", "state", jobs)
     if checkpoints:
@@ -199,9 +201,9 @@ def _crashed_before(connection: sqlite3.Connection, job: ClaimedJob) -> bool:
 _RUN_STATUS: dict[How, str] = {"retry": "failed", "crashed": "failed"}
 
 
-def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -> tuple[Any, ...]:
+def _ended_run(ending: Ending, decision: Transition | Refused, worker: tuple[str, str], now: int) -> tuple[Any, ...]:
     """The values of the row of an attempt that has ended."""
-    job, now, how = ending.job, writer.now, ending.how
+    job, how = ending.job, ending.how
     status, error = _RUN_STATUS.get(how, how), ending.error
     if isinstance(decision, Refused) and status in ("succeeded", "failed", "released", "lost"):
         if "was lost to" in decision.reason:
@@ -210,6 +212,6 @@ def _ended_run(writer: Writer, ending: Ending, decision: Transition | Refused) -
             status = "cancelled"
     duration = ending.duration if ending.duration is not None else (now - job.claimed_at) / 1000
     return (
-        job.job_id, job.attempt, writer.device_id, writer.label, job.claimed_at, now, status, ending.result, ending.output_manifest, error,
-        ending.traceback, ending.log_tail, duration, None, CRASHED if how == "crashed" else None,
+        job.job_id, job.attempt, *worker, job.claimed_at, now, status, ending.result, ending.output_manifest, error, ending.traceback,
+        ending.log_tail, duration, None, CRASHED if how == "crashed" else None,
     )  # fmt: skip

@@ -219,27 +219,31 @@ class Worker:
 
     async def _run(self, run: Run) -> None:
         try:
-            ending = await self._attempt(run)
+            outcome, manifest = await self.runners(run.job.task).run(run.job, Reporter(self, run))
+            self._patience.forget(run.job.job_id)
+            ending = self._ending(run, self._meant(run, outcome), manifest)
         except Exception as error:  # noqa: BLE001 - what goes wrong with one job, whatever it holds, ends that attempt alone
-            _log.exception("job %s", run.job.job_id)
-            ending = self._ending(run, Failed(f"the node could not run it: {type(error).__name__}: {error}", kinds=("Exception",)))
+            ending = self._unrun(run, error)
         self._end(run, ending)
 
-    async def _attempt(self, run: Run) -> Ending:
-        job = run.job
-        try:
-            outcome, manifest = await self.runners(job.task).run(job, Reporter(self, run))
-            self._patience.forget(job.job_id)
-        except (Unreachable, WorldError, ConfigError) as error:
-            self._patience.put_off(job.job_id)
-            return Ending(job, "released", author=run.author, error=str(error), unstarted=isinstance(error, Unreachable))
-        except P2PQueueError as error:
-            outcome, manifest = Failed(f"{type(error).__name__}: {error}", kinds=(type(error).__name__, "Exception")), None
-        if run.stop_why is not None and not isinstance(outcome, (Succeeded, Continued)):
-            outcome = Stopped(run.stop_why)
-        elif run.stop_why is None and isinstance(outcome, Stopped):
-            outcome = Failed("the handler stopped although nobody told it to", kinds=("Cancelled", "Exception"))
-        return self._ending(run, outcome, manifest)
+    def _meant(self, run: Run, outcome: Outcome) -> Outcome:
+        """What an outcome means, where a stop and the end of the handler may have crossed."""
+        if run.stop_why is not None:
+            return outcome if isinstance(outcome, (Succeeded, Continued)) else Stopped(run.stop_why)
+        if isinstance(outcome, Stopped):
+            return Failed("the handler stopped although nobody told it to", kinds=("Cancelled", "Exception"))
+        return outcome
+
+    def _unrun(self, run: Run, error: Exception) -> Ending:
+        """How an attempt ends that could not be made."""
+        if isinstance(error, (Unreachable, WorldError, ConfigError)):
+            self._patience.put_off(run.job.job_id)
+            return Ending(run.job, "released", author=run.author, error=str(error), unstarted=isinstance(error, Unreachable))
+        name = type(error).__name__
+        if isinstance(error, P2PQueueError):
+            return self._ending(run, self._meant(run, Failed(f"{name}: {error}", kinds=(name, "Exception"))))
+        _log.error("job %s", run.job.job_id, exc_info=error)
+        return self._ending(run, Failed(f"the node could not run it: {name}: {error}", kinds=("Exception",)))
 
     def _ending(self, run: Run, outcome: Outcome, manifest: str | None = None) -> Ending:
         return ending_of(
