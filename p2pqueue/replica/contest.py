@@ -53,10 +53,9 @@ def sift(writes: Sequence[Write], tally: Tally) -> Sequence[Write]:
 def _are_wellformed(writes: Sequence[Write]) -> bool:
     """Says whether all of a batch is well formed: what `malformed` asks of each, asked of all at once."""
     try:
-        generations, ranks, claims, hlcs, authors = zip(*[write.stamp for write in writes], strict=True)
-        numbers = [write.seq for write in writes]
-        names = {write.table for write in writes} | {write.register for write in writes}
-        keys = {write.key for write in writes}
+        tables, keys, registers, stamps, numbers, *_ = zip(*writes, strict=True)
+        generations, ranks, claims, hlcs, authors = zip(*stamps, strict=True)
+        names = {*tables, *registers}
         return (
             set(map(type, chain(generations, ranks, claims, hlcs, numbers))) == {int}
             and all(is_wellformed(Stamp(0, 0, 0, 1, author)) for author in set(authors))

@@ -26,11 +26,12 @@ _Names = tuple[str, ...]
 _Plan = tuple[tuple[int, Parts, bool], ...]  # of each register: how many columns, what is kept of its stamp, whether it is signed
 
 
-def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[list[str], int, Sequence[Write]]:
-    """Inserts the rows that are plainly new; gives their keys, how many writes they took, and the writes that are left."""
+def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[NewRows, Sequence[Write]]:
+    """Inserts the rows that are plainly new; gives them, and the writes that are left."""
     shape, known = batch.shape, batch.known
+    new = NewRows(shape)
     if shape.name in _CHAINED or batch.ended:
-        return [], 0, writes
+        return new, writes
     by_key: dict[str, list[Write]] = {}
     for write in writes:
         key = write[1]
@@ -38,7 +39,6 @@ def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[list[str], int, Seq
             by_key[key].append(write)
         elif key not in known:
             by_key[key] = [write]
-    new = _New(shape)
     for key in sorted(by_key):  # pages are met in their order
         if new.take(key, by_key[key]):
             del by_key[key]
@@ -46,16 +46,17 @@ def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[list[str], int, Seq
         insert_new(batch.connection, shape, registers, rows)
         insert_changes_of_rows(batch.connection, shape.name, new.named(registers), changes)
     left = [write for write in writes if write[1] in known or write[1] in by_key] if new.taken < len(writes) else ()
-    return new.keys, new.taken, left
+    return new, left
 
 
-class _New:
+class NewRows:
     """New rows of one table, as the statements take them."""
 
     def __init__(self, shape: Shape) -> None:
         self.keys: list[str] = []
         self.rows: dict[_Names, tuple[list[list[Any]], list[list[Any]]]] = {}  # what goes into the table, and into `changes`
         self.taken = 0  # writes
+        self.newest = 0  # the latest time among them
         self._shape = shape
         self._plans: dict[_Names, _Plan] = {}
         self._authors: dict[bytes, bytearray] = {}  # the sqlite3 module binds a bytearray in a third of the time
@@ -88,6 +89,8 @@ class _New:
                 return False
         if not newest:
             return False
+        if newest > self.newest:
+            self.newest = newest
         row[1] = newest >> COUNTER_BITS
         self.keys.append(key)
         self.taken += len(plan)

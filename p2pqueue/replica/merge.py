@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from p2pqueue.replica.aside import drop_outranked, set_aside
 from p2pqueue.replica.batch import Batch
@@ -31,24 +31,35 @@ def merge(writer: Writer, writes: Sequence[Write], *, repair: bool = False) -> M
     """Merges a batch inside the writer's transaction. Moves no head."""
     tally = Tally()
     heads: dict[bytes, int] = dict(writer.connection.execute("SELECT author, seq FROM heads"))
-    by_table: dict[str, list[Write]] = {}
-    late: dict[str, list[Write]] = {}
-    for write in sift(writes, tally):
-        if not repair and write.seq <= heads.get(write.stamp.author, 0):
-            late.setdefault(write.table, []).append(write)
-        elif write.table in by_table:
-            by_table[write.table].append(write)
-        else:
-            by_table[write.table] = [write]
-    for table, counted in late.items():
+    writes = sift(writes, tally)
+    late = [] if repair else _late(writes, heads)
+    if late:
+        writes = [write for write in writes if write.seq > heads.get(write.stamp.author, 0)]
+    by_table = _by_table(writes)
+    for table, counted in _by_table(late).items():
         taken = _of_rows_here(writer, table, counted)
         tally.ignored += len(counted) - len(taken)
         if taken:
-            by_table.setdefault(table, []).extend(taken)
+            by_table[table] = [*by_table.get(table, ()), *taken]
     for table in sorted(by_table, key=lambda name: _SYSTEM_ORDER.get(name, len(_SYSTEM_ORDER))):
         _merge_table(writer, table, by_table[table], tally, heads if repair else None)
     _merge_late(writer, by_table, tally)
     return Merged(tally.applied, tally.counted, tally.ignored, tuple(tally.refused), tuple(tally.aside), frozenset(writer.touched))
+
+
+def _late(writes: Sequence[Write], heads: Mapping[bytes, int]) -> list[Write]:
+    """Those at or below the head of their author."""
+    highest = max((heads.get(author, 0) for author in {write.stamp.author for write in writes}), default=0)
+    if not highest or min(write.seq for write in writes) > highest:
+        return []
+    return [write for write in writes if write.seq <= heads.get(write.stamp.author, 0)]
+
+
+def _by_table(writes: Sequence[Write]) -> dict[str, Sequence[Write]]:
+    tables = {write.table for write in writes}
+    if len(tables) == 1:
+        return {tables.pop(): writes}
+    return {table: [write for write in writes if write.table == table] for table in tables}
 
 
 def _of_rows_here(writer: Writer, table: str, counted: Sequence[Write]) -> list[Write]:
@@ -71,7 +82,7 @@ def merge_kept(writer: Writer, table: str, writes: Sequence[Write]) -> None:
     _merge_table(writer, table, writes, Tally(), None)
 
 
-def _merge_late(writer: Writer, by_table: dict[str, list[Write]], tally: Tally) -> None:
+def _merge_late(writer: Writer, by_table: Mapping[str, Sequence[Write]], tally: Tally) -> None:
     """Tries again what came before the key of its author, in the same batch."""
     early = {(each.table, each.author, each.seq) for each in tally.refused if each.reason == UNKNOWN_AUTHOR}
     if not early or not by_table.keys() & {"authors", "devices"}:
@@ -124,18 +135,18 @@ def _undo(connection: sqlite3.Connection, error: Exception) -> None:
 def _merge_writes(writer: Writer, shape: Shape, writes: Sequence[Write], tally: Tally) -> None:
     batch = Batch(writer.connection, shape)
     batch.load({write.key for write in writes})
-    keys, taken, others = take_new(batch, writes)
-    tally.applied += taken
+    new, others = take_new(batch, writes)
+    tally.applied += new.taken
+    writer.note(shape.name, new.keys)
+    keys = new.keys
     if others:
         offer(writer, batch, others, tally)
         tally.applied += batch.apply()
-        keys += batch.keys
-    clocks = [write.stamp.hlc for write in writes]
-    newest = max(*clocks, -min(clocks)) if clocks else 0
-    writer.note(shape.name, keys)
+        writer.note(shape.name, batch.keys)
+        keys = [*keys, *batch.keys]
     if keys:
         drop_outranked(writer.connection, shape.name, keys)
-    writer.hlc = max(writer.hlc, newest)
+    writer.hlc = max(writer.hlc, new.newest, *[abs(write.stamp.hlc) for write in others])
 
 
 def _repairable(

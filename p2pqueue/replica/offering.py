@@ -72,9 +72,9 @@ class Offering:
 
     def heard(self, writes: Iterable[Write]) -> None:
         """The peer holds what it sends."""
-        for write in writes:
-            if write.seq > self.counted.get(write.stamp.author, 0):
-                self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
+        for author, numbers in _numbers(writes).items():
+            above = self.counted.get(author, 0)
+            self._held.setdefault(author, Spans()).add_all(number for number in numbers if number > above)
 
     def asked(self, round_id: RoundId, rows: tuple[RowId, ...]) -> None:
         """The peer asks which of its rows ended; answered behind the next `done`."""
@@ -137,8 +137,8 @@ class Offering:
             ended = self.round
             self.end(ended)
             return [Send(Again(ended))]
-        for write in page.writes:
-            self._held.setdefault(write.stamp.author, Spans()).add(write.seq)
+        for author, numbers in _numbers(page.writes).items():
+            self._held.setdefault(author, Spans()).add_all(numbers)
         for author, span in page.covered.items():  # or a long history would be kept, and sent along, as many short runs
             self._held.setdefault(author, Spans()).add(*span)
         self._outbox.extend(_messages(page, self._max_writes))
@@ -202,6 +202,17 @@ class Offering:
             self._told.update(self._done)
             self._done = None
         return effects
+
+
+def _numbers(writes: Iterable[Write]) -> dict[bytes, list[int]]:
+    numbers: dict[bytes, list[int]] = {}
+    for write in writes:
+        author = write.stamp.author
+        if author in numbers:
+            numbers[author].append(write.seq)
+        else:
+            numbers[author] = [write.seq]
+    return numbers
 
 
 def _messages(page: Page, max_writes: int) -> list[tuple[Write, ...]]:

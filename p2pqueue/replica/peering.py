@@ -146,7 +146,7 @@ class Peering:
             self.replica.fork("a peer holds another write under a number that was given here", author=author)
         merged: Merged = self.replica.merge(writes, repair=request.repair)
         refusals += map(_refusal, merged.refused)
-        closes = any(write.register == "closed" for write in writes)
+        closes = "closed" in {write.register for write in writes}
         if request.repair or closes:  # no `done` follows a repair that would have it checked
             refusals += map(_refusal, self._verify())
         closed = self.replica.read(_closed_author) if closes else None

@@ -56,6 +56,14 @@ class Spans:
         self._first[left:right] = [first]
         self._last[left:right] = [last]
 
+    def add_all(self, numbers: Iterable[int]) -> None:
+        """Takes in numbers in any order; those that stand in a run cost little more than one."""
+        found = set(numbers)
+        if found and max(found) - min(found) < len(found):
+            self.add(min(found), max(found))
+        elif found:
+            self.update(Spans.of_sorted(sorted(found)))
+
     def update(self, spans: Iterable[Span]) -> None:
         """Takes in every run of another set."""
         for first, last in spans:
