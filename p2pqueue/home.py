@@ -44,11 +44,6 @@ class Home(NamedTuple):
         return self.path / "replica.sqlite"
 
     @property
-    def lock_file(self) -> Path:
-        """Orders the writers of all processes."""
-        return self.path / "replica.lock"
-
-    @property
     def node_lock_file(self) -> Path:
         """Held by the running node; contains its process id."""
         return self.path / "node.lock"

@@ -114,10 +114,6 @@ class AddressBook:
         for source, addresses in known.sighted.items():
             known.sighted[source] = tuple(where for where in addresses if where != (host, port))
 
-    def forget_device(self, device: str) -> None:
-        """The device belongs to the space no more."""
-        self._devices.pop(device, None)
-
     def candidates(self, device: str) -> tuple[Endpoint, ...]:
         """Where to dial the device, the most likely first: what is seen now, then what was good last."""
         known = self._devices.get(device, _Known())

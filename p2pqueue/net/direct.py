@@ -49,20 +49,18 @@ class Direct:
     :param connect: makes a connection, given whether this side controls it and how much may be buffered.
     :param tell: sends a note over the link.
     :param on_message: gets the topic's number and each message that comes over `control`.
-    :param on_switch: is told when `control` came or went.
     :param on_bulk: gets each bulk channel, whichever side asked for it.
     """
 
     def __init__(
         self, ends: Ends, *, connect: Callable[[bool, int], Any], tell: Callable[[bytes], object], on_message: Callable[[int, bytes], None],
-        on_switch: Callable[[], None], on_bulk: Callable[[BulkChannel], None], beat_every: float = EVERY, first_retry: float = FIRST_RETRY,
+        on_bulk: Callable[[BulkChannel], None], beat_every: float = EVERY, first_retry: float = FIRST_RETRY,
     ) -> None:  # fmt: skip
         self.why: str | None = None
         self._ends = ends
         self._connect = connect
         self._tell = tell
         self._on_message = on_message
-        self._on_switch = on_switch
         self._on_bulk = on_bulk
         self._beat_every = beat_every
         self._first_retry = first_retry
@@ -213,7 +211,6 @@ class Direct:
             channel = line.channel = ControlChannel(connection, on_message=self._received, on_closed=ended)
             self.why = None
             self._start_beating()
-            self._on_switch()
         else:
             channel = line.channel = BulkChannel(connection, on_closed=ended)
             waiting, line.waiting = line.waiting, []
@@ -255,7 +252,6 @@ class Direct:
         line.over.set()
         if line is self._control and channel is not None:
             self._stop_beating()
-            self._on_switch()
 
     def _explain(self, line: Line, why: str) -> None:
         if line is self._control:

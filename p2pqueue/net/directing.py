@@ -22,13 +22,12 @@ class Directing:
 
     def __init__(
         self, identity: Identity, *, interfaces: Callable[[], Sequence[Interface]], loopback: bool,
-        on_bulk: Callable[[Peer, BulkChannel], None] | None, on_switch: Callable[[Peer], None] | None,
+        on_bulk: Callable[[Peer, BulkChannel], None] | None,
     ) -> None:  # fmt: skip
         self._identity = identity
         self._interfaces = interfaces
         self._loopback = loopback
         self._on_bulk = on_bulk
-        self._on_switch = on_switch
         self._certificate = make_certificate()
 
     def __call__(self, peer: Peer) -> Direct:
@@ -38,7 +37,6 @@ class Directing:
             connect=partial(self._connect, peer.address[0]),
             tell=partial(peer.link.outbox.offer, "net"),
             on_message=peer.came,
-            on_switch=partial(_safely, self._on_switch, peer),
             on_bulk=partial(_safely, self._on_bulk, peer),
         )
 

@@ -57,7 +57,6 @@ class Mesh:
     :param on_message: gets the messages of each peer; like the others it may neither wait nor raise.
     :param pairing: speaks with a device that was invited; without it pairing is refused.
     :param on_bulk: gets each connection for large transfers, whichever side asked for it.
-    :param on_switch: told when the path of a peer's messages changed; some may have been lost then.
     :param direct: makes the direct connections to a peer; tests give their own.
     :param on_clone: told where another device runs with the key of this one.
     :param on_dead: told which device is known to have died, and not only to be out of reach.
@@ -77,7 +76,6 @@ class Mesh:
         routes: Sequence[web.RouteDef] = (),
         pairing: Pairing | None = None,
         on_bulk: Callable[[Peer, BulkChannel], None] | None = None,
-        on_switch: Callable[[Peer], None] | None = None,
         direct: Callable[[Peer], Direct] | None = None,
         on_clone: Callable[[str], None] | None = None,
         on_dead: Callable[[str], None] | None = None,
@@ -92,7 +90,7 @@ class Mesh:
         self._named = [endpoint(peer, default_port=DEFAULT_PORT) for peer in options.peers]
         self._direct = direct
         self._vanished = Vanished(on_dead)
-        self._told_directly = (on_bulk, on_switch)
+        self._on_bulk = on_bulk
         self._watch = InterfaceWatch(options.interfaces)
         self._schedule = DialSchedule(book, is_local=self._is_local)
         self._roster = Roster(
@@ -190,10 +188,9 @@ class Mesh:
         """Imports aiortc, which takes a fifth of a second, beside everything else."""
         if self._direct is None and self.options.rtc and "webrtc" in self.options.lanes:
             directing = await asyncio.to_thread(importlib.import_module, "p2pqueue.net.directing")
-            on_bulk, on_switch = self._told_directly
             self._direct = directing.Directing(
                 self.identity, interfaces=lambda: self._watch.chosen, loopback="lo" in self.options.interfaces,
-                on_bulk=on_bulk, on_switch=on_switch,
+                on_bulk=self._on_bulk,
             )  # fmt: skip
 
     @property

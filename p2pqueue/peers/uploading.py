@@ -11,15 +11,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.origin_client import PARALLEL, OriginClient
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import SourceFailed
-
-Policy = Literal["never", "needed", "always"]
 
 LOOK_EVERY: Final = 3.0  # seconds between two looks for what came to be needed without any event
 GATHER: Final = 1.0  # seconds from an event to the look: a device that links now may take what is needed

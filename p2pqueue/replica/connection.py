@@ -142,8 +142,3 @@ def _is_full(path: str) -> bool:
         return path != MEMORY and shutil.disk_usage(Path(path).parent).free < 1 << 16
     except OSError:
         return False
-
-
-def is_full(error: OSError) -> bool:
-    """Says whether an error of the operating system means that the disk is full."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -106,9 +105,6 @@ class Done:
         if self.error is not None:
             raise self.error
         return self.value
-
-
-Entries = Sequence[tuple[int, int]]  # runs of numbers: first and last, both in
 
 
 def stamp_text(stamp: Stamp) -> str:

@@ -16,7 +16,6 @@ from p2pqueue.replica.write import Head, Write
 
 MAX_WRITES = 200  # writes in one message
 MAX_BYTES = 48 * 1024  # bytes of writes in one message, unless it is one larger write
-MAX_WRITE_BYTES = 160 * 1024  # bytes of one write
 MAX_RUNS = 16_000  # runs of held numbers told for one author; the rest is sent again, which does no harm
 HELD_BYTES = 128 * 1024  # that all of them take in a message, about
 MAX_AUTHORS = 4_096  # authors named in one message

@@ -20,7 +20,6 @@ from p2pqueue.replica.merged import Done, Put, Signer
 from p2pqueue.replica.pending import Pending
 from p2pqueue.replica.signing import Keyring, body_of
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
-from p2pqueue.replica.stamp import generation as generation_of
 from p2pqueue.replica.statements import Shape, insert_changes
 from p2pqueue.replica.values import in_order
 
@@ -321,8 +320,3 @@ class Writer:
             return False
         batch.forget(key, register)
         return True
-
-
-def next_generation(life: int) -> int:
-    """The generation of a row that is made again after that life."""
-    return generation_of(life + 1)

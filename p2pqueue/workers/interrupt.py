@@ -6,7 +6,6 @@ message is sent or taken apart it waits until that is done. It is raised once: `
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable
@@ -84,8 +83,3 @@ class Interrupt:
         """In a process that a handler forked: TERM ends it, as in any other."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._main = threading.get_ident()
-
-
-def is_forked(pid: int) -> bool:
-    """Says whether this is a fork of the process that `pid` names."""
-    return os.getpid() != pid

@@ -110,11 +110,6 @@ class Roster:
         if self._linked is None:
             self._linked = now
 
-    @property
-    def linked_at(self) -> float | None:
-        """When the first link to a peer came up."""
-        return self._linked
-
     def gone(self, device_id: str) -> None:
         """A device said goodbye, or is known to be dead."""
         self._heard.pop(device_id, None)

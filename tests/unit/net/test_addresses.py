@@ -75,12 +75,6 @@ def test_where_another_device_answers_is_forgotten() -> None:
     assert book.candidates(A) == (OFFICE,)
 
 
-def test_a_device_that_left_the_space_is_forgotten() -> None:
-    book = AddressBook([(A, *HOME, 1), (B, *HOME, 1)])
-    book.forget_device(A)
-    assert book.dump() == [(B, *HOME, 1)]
-
-
 def test_what_was_only_seen_is_not_kept() -> None:
     book = AddressBook()
     book.note_sighting(A, [HOME], source="x")

@@ -27,7 +27,6 @@ class Side:
 
     def __init__(self, ends: Ends, wires: Wires, **more: Any) -> None:
         self.got: list[tuple[int, bytes]] = []
-        self.switches: list[bool] = []
         self.bulks: list[BulkChannel] = []
         self.said: list[bytes] = []
         self.other: Side | None = None
@@ -36,7 +35,6 @@ class Side:
             connect=wires.connect,
             tell=self._tell,
             on_message=lambda topic, message: self.got.append((topic, message)),
-            on_switch=lambda: self.switches.append(self.direct.control is not None),
             on_bulk=self.bulks.append,
             **{"first_retry": 0.01, **more},
         )
@@ -84,7 +82,6 @@ async def test_control_comes_up_by_itself_and_carries_messages_with_their_topics
         assert two.direct.control.send_soon(SIGNAL, b"hello")
         await until(lambda: two.got and one.got)
         assert (two.got, one.got) == ([(ROWS, bytes(200_000))], [(SIGNAL, b"hello")])
-        assert one.switches == two.switches == [True]
         assert one.direct.why is two.direct.why is None
 
 
@@ -128,7 +125,6 @@ async def test_a_connection_that_ends_on_one_side_ends_on_both_and_is_built_anew
             old = one.direct.control, two.direct.control
             wires.open[-2 if whose == 0 else -1].lose("the path to that device is gone")
             await until(lambda old=old: one.direct.control is not old[0] and two.direct.control is not old[1] and up(one, two))
-        assert one.switches == two.switches == [True, False, True, False, True, False, True]
 
 
 async def test_offers_of_an_older_generation_change_nothing() -> None:
