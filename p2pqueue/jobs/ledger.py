@@ -167,7 +167,7 @@ def delete(writer: Writer, job_id: str) -> None:
 
 def files_of(connection: sqlite3.Connection, job_id: str) -> list[NewFile]:
     """The inputs of a job whose originals, or whose capabilities, this device knows of itself."""
-    query = "SELECT parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id = ?"
+    query = "SELECT parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id = ? AND parameter <> ''"
     return [NewFile(*row) for row in connection.execute(query, (job_id,))]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from p2pqueue.jobs.waiting import Ability
 
 LOCAL_TABLES = (
-    # `problem`: what stood in the way of the last try to seal or run it, in words.
+    # `problem`: what stood in the way of the last try to seal or run it, in words; without a parameter of a job of another device.
     """CREATE TABLE IF NOT EXISTS inputs (
         job_id TEXT NOT NULL, parameter TEXT NOT NULL, name TEXT NOT NULL, size INTEGER NOT NULL,
         path TEXT, capability TEXT, mtime_ns INTEGER, problem TEXT,

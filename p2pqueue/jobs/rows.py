@@ -133,7 +133,7 @@ _STORED = {
     "input_size": "CASE WHEN input_counts THEN input_size END",
     "generation": "coalesce(state_generation, spec_generation)",
     "problem": "(SELECT max(problem) FROM inputs WHERE inputs.job_id = jobs.id)",
-    "input_here": "EXISTS (SELECT 1 FROM inputs WHERE inputs.job_id = jobs.id)",
+    "input_here": "EXISTS (SELECT 1 FROM inputs WHERE inputs.job_id = jobs.id AND parameter <> '')",
 }
 _JOB_COLUMNS = ", ".join(_STORED.get(name, name) for name in JobRow._fields)
 _RUN_COLUMNS = ", ".join(RunRow._fields)

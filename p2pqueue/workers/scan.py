@@ -161,7 +161,7 @@ class _Scan:
         return known
 
     def _is_here(self, job_id: str) -> bool:
-        return self._connection.execute("SELECT 1 FROM inputs WHERE job_id = ?", (job_id,)).fetchone() is not None
+        return self._connection.execute("SELECT 1 FROM inputs WHERE job_id = ? AND parameter <> ''", (job_id,)).fetchone() is not None
 
     def _takers(self, jobs: Collection[str]) -> list[str | None]:
         query = "SELECT DISTINCT worker_id FROM jobs WHERE id IN (SELECT value FROM json_each(?))"

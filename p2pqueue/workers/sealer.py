@@ -138,7 +138,7 @@ def bundle(shelf: Shelf, files: list[NewFile]) -> str:
 
 _UNSEALED = f"""SELECT job_id, parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id IN (
     SELECT DISTINCT job_id FROM inputs JOIN jobs ON jobs.id = job_id
-    WHERE capability IS NULL AND live = 1 AND status IN ('queued', 'running', 'paused')
+    WHERE capability IS NULL AND parameter <> '' AND live = 1 AND status IN ('queued', 'running', 'paused')
     AND job_id NOT IN (SELECT value FROM json_each(?)) LIMIT {TOGETHER}) ORDER BY job_id"""  # inputs_unsealed
 
 
@@ -162,7 +162,14 @@ def put_manifest(writer: Writer, job_id: str, files: list[NewFile], manifest: st
 
 
 def note_problem(writer: Writer, job_id: str, parameter: str, problem: str) -> None:
-    """Keeps what stands in the way of an input, so that `show` can say why the job waits."""
+    """Keeps what stands in the way of an input, so that `show` can say why the job waits.
+
+    Without a parameter: of a job of another device, of whose inputs this one knows nothing of itself.
+    """
+    if not parameter:
+        query = "INSERT OR REPLACE INTO inputs (job_id, parameter, name, size, problem) VALUES (?, '', '', 0, ?)"
+        writer.connection.execute(query, (job_id, problem))
+        return
     writer.connection.execute("UPDATE inputs SET problem = ? WHERE job_id = ? AND parameter = ?", (problem, job_id, parameter))
 
 
@@ -173,4 +180,5 @@ def has_problem(connection: sqlite3.Connection, job_id: str) -> bool:
 
 def clear_problem(writer: Writer, job_id: str) -> None:
     """Forgets what stood in the way."""
+    writer.connection.execute("DELETE FROM inputs WHERE job_id = ? AND parameter = ''", (job_id,))
     writer.connection.execute("UPDATE inputs SET problem = NULL WHERE job_id = ?", (job_id,))
