@@ -123,4 +123,6 @@ class OriginClient:
     async def _expect(self, answer: aiohttp.ClientResponse, *wanted: int) -> None:
         if answer.status not in wanted:
             words = (await answer.content.read(_WORDS)).decode(errors="replace").strip()
+            if answer.status == 401 and not words:  # the answer to HEAD has no body
+                words = "it needs its token; set `origin` to the URL that it printed"
             raise SourceFailed(f"the origin {self.name} answers {answer.status}: {words or answer.reason}")
