@@ -107,14 +107,15 @@ class Device:
 
 
 def until(condition: Callable[[], T], *, within: float, what: str) -> T:
-    """Waits until a condition gives something that is true; fails in words."""
-    end = time.monotonic() + within
+    """Waits until a condition gives something that is true; fails in words. Looks ever less often: looking costs others their turn."""
+    begun = time.monotonic()
     while True:
         found = condition()
         if found:
             return found
-        assert time.monotonic() < end, f"not within {within} s: {what}"
-        time.sleep(0.1)
+        waited = time.monotonic() - begun
+        assert waited < within, f"not within {within:.0f} s: {what}"
+        time.sleep(min(0.1 + waited / 20, 1.0))
 
 
 def pace() -> float:

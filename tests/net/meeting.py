@@ -33,10 +33,12 @@ def linked(devices: Sequence[Device], *, within: float, path: str | None = None)
     labels = {device.host.name for device in devices}
 
     def all_linked(device: Device) -> bool:
-        return device.online() == labels and (path is None or set(device.paths().values()) == {path})
+        return peers(device, path) | {device.host.name} == labels
 
     for device in devices:
         until(partial(all_linked, device), within=within, what=f"{device.host.name} sees {labels} by {path}")
+    for device in devices:
+        until(lambda device=device: device.online() == labels, within=within, what=f"{device.host.name} shows {labels}")  # type: ignore[misc]
 
 
 def equal(devices: Sequence[Device], *, within: float) -> None:
