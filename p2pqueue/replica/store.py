@@ -163,9 +163,14 @@ class Store:
 
     def _answer(self, changes: list[Change], seen: bool, answers: list[Done], touched: list[Rows | None]) -> None:
         for rows in touched:
-            self._tell(rows, seen=seen)
-        for change, done in zip(changes, answers, strict=True):
+            self._tell_companion(rows, seen=seen)
+        answered = list(zip(changes, answers, strict=True))
+        if changes[-1].looks:  # the companion's, which runs last, is answered first: what it claimed shall start at once
+            answered.insert(0, answered.pop())
+        for change, done in answered:
             change.then(done)
+        for rows in touched:
+            self._tell(rows)
         if any(change.quiet for change in changes):
             self._tell_of_quiet()
         self._last_write = self._loop.time()
@@ -244,16 +249,19 @@ class Store:
         self._looking = False
         if future.exception() is None:
             for rows in future.result():
-                self._tell(rows, seen=False)
+                self._tell_companion(rows, seen=False)
+                self._tell(rows)
             if self._watch.deferred:
                 self.ring()
         if self._look_again:
             self._look_again = False
             self._look()
 
-    def _tell(self, rows: Rows | None, *, seen: bool) -> None:
+    def _tell_companion(self, rows: Rows | None, *, seen: bool) -> None:
         if self.companion is not None:
             self.companion.news(rows, seen=seen)
+
+    def _tell(self, rows: Rows | None) -> None:
         for subscription in tuple(self._subscriptions):
             subscription.tell(rows)
 
