@@ -48,12 +48,21 @@ and meets the second when its job was cancelled, held or timed out.
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
 
 class P2PQueueError(Exception):
     """Any error that p2pqueue raises on purpose; its text says what happened and what to do."""
+
+
+def told(error: BaseException) -> str:
+    """What the network or the system says of an error, in its plainest words: `Connection refused`."""
+    cause = getattr(error, "os_error", error)  # as aiohttp keeps it
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0 and os.name != "nt":
+        return os.strerror(cause.errno)
+    return getattr(cause, "strerror", None) or str(error) or type(error).__name__
 
 
 class MisuseError(P2PQueueError):

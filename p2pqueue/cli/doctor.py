@@ -105,6 +105,7 @@ def _settings(home: Home) -> Iterator[Finding]:
     from p2pqueue.config import load_settings
     from p2pqueue.errors import P2PQueueError
     from p2pqueue.peers import options
+    from p2pqueue.settings import TABLE
 
     try:
         slips = options.check(load_settings(home))
@@ -114,7 +115,9 @@ def _settings(home: Home) -> Iterator[Finding]:
     for words in slips:
         yield Finding("settings", "warning", words, f"plug it in, or mend the name in {home.config_file}")
     if not slips:
-        yield Finding("settings", "ok", str(home.config_file) if home.config_file.exists() else "all as by default")
+        variables = [each.variable for each in TABLE if os.environ.get(each.variable)]
+        places = [*([str(home.config_file)] if home.config_file.exists() else []), *variables]
+        yield Finding("settings", "ok", f"by {', '.join(places)}" if places else "all as by default")
 
 
 def _database(home: Home) -> Iterator[Finding]:

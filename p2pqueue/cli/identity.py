@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import click
 
 from p2pqueue.cli import output
@@ -36,6 +38,7 @@ def renew_command(invocation: Invocation, code: str | None, peer: str | None, in
 
     home = invocation.home
     check_initialised(home)
+    logging.getLogger("p2pqueue.replica").setLevel(logging.ERROR)  # that its database goes on under a new author is meant here
     old = load(home)
     if code is None:
         new = renew(home)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from p2pqueue.errors import LinkRefused, MalformedMessage, PeerGone, WorldError
+from p2pqueue.errors import LinkRefused, MalformedMessage, PeerGone, WorldError, told
 from p2pqueue.net import codes
 from p2pqueue.net.greeting import HANDSHAKE_WAIT, exchange_hellos
 from p2pqueue.net.handshake import PAIR_MODE
@@ -67,7 +67,8 @@ async def pair_with(host: str, port: int, hello: Hello) -> AsyncIterator[Pairing
                     await pipe.close(codes.FAULT)
                     raise
         except (OSError, aiohttp.ClientError, TimeoutError) as error:
-            raise WorldError(f"{host}:{port} doesn't answer ({str(error) or 'in time'}); is the inviting node running there?") from error
+            why = "in time" if isinstance(error, TimeoutError) else told(error)
+            raise WorldError(f"{host}:{port} doesn't answer ({why}); is the inviting node running there?") from error
         try:
             yield PairingPipe(pipe, theirs)
         finally:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from p2pqueue.errors import ConfigError
+from p2pqueue.errors import ConfigError, told
 from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class OriginClient:
             async with self.session().request(method, url, data=data, headers=headers, allow_redirects=False, timeout=limit) as answer:
                 return await read(answer)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise SourceFailed(f"the origin {self.name} can't be reached: {str(error) or type(error).__name__}") from error
+            raise SourceFailed(f"the origin {self.name} can't be reached: {told(error)}") from error
 
     async def _expect(self, answer: aiohttp.ClientResponse, *wanted: int) -> None:
         if answer.status not in wanted:

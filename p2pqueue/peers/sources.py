@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import aiohttp
 
-from p2pqueue.errors import NoBulk, PeerGone
+from p2pqueue.errors import NoBulk, PeerGone, told
 from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
 from p2pqueue.peers.exchange import Channel, Exchange
 
@@ -170,7 +170,7 @@ async def get_shard(session: aiohttp.ClientSession, url: str, token: str | None,
                     raise SourceFailed(f"{answer.url.host} sends more than a shard of {size} bytes")
             return bytes(body)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise SourceFailed(str(error) or type(error).__name__) from error
+        raise SourceFailed(told(error)) from error
 
 
 @dataclass(frozen=True)

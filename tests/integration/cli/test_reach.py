@@ -42,6 +42,7 @@ def test_without_a_node_everything_is_tried(p2p: CommandLine) -> None:
     assert verdicts(found) == {"interfaces": "ok", "port": "ok", "udp": "ok", "mdns": "ok"}
     assert "127.0.0.1" in found["interfaces"]["words"]
     assert "multicast is sent and heard" in found["mdns"]["words"]
+    assert found["settings"]["words"] == "by P2PQUEUE_LISTEN, P2PQUEUE_INTERFACES"
     assert "clocks" not in found
 
 
