@@ -57,7 +57,8 @@ jobs = echo.options(delay=36000).enqueue_many([{"text": f"{number} " + "x" * 200
 print(len(jobs))
 """
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+# It starts nodes anew for each, and was not run often enough beside other work to stand in CI.
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.soak]
 
 
 def program(device: Device, text: str, *words: str) -> subprocess.Popen[str]:

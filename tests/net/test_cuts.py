@@ -15,7 +15,9 @@ from tests.net.conftest import Space
 from tests.net.device import Device, pace, until
 from tests.net.meeting import MB, ended, equal, linked, networking, peers, random_file, took
 
-pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
+# These move tens of megabytes or wait for several time-outs, and were not run often enough beside other work to stand in CI.
+soak = pytest.mark.soak
 
 DEAD_WITHIN, BACK_WITHIN = 6.0, 3.0  # seconds, on a machine that is otherwise idle
 
@@ -88,6 +90,7 @@ def test_a_cut_cable_is_noticed_and_the_link_is_back_soon_after_it_is_mended(h1:
     equal([h1, h2], within=10 * pace())
 
 
+@soak
 @pytest.mark.parametrize("silent", [False, True], ids=["carrier lost", "silently"])
 def test_a_transfer_goes_on_after_the_cable_was_cut(h1: Device, h2: Device, tmp_path: Path, silent: bool) -> None:
     """N09: what a source that vanished was asked for is asked anew when it is back; its job waits and does not fail."""
@@ -102,6 +105,7 @@ def test_a_transfer_goes_on_after_the_cable_was_cut(h1: Device, h2: Device, tmp_
     succeeds(h1, job_id, wanted)
 
 
+@soak
 def test_a_changed_address_is_found_again_while_nothing_goes_on(h1: Device, h2: Device) -> None:
     """N03: an address that is no more is not held on to."""
     try:
@@ -117,6 +121,7 @@ def test_a_changed_address_is_found_again_while_nothing_goes_on(h1: Device, h2: 
         h2.host.readdress("10.77.0.2/24")
 
 
+@soak
 def test_a_changed_address_in_mid_transfer_costs_seconds(h1: Device, h2: Device, tmp_path: Path) -> None:
     """N03: the transfer goes on over the new address."""
     before = carried(h2)
@@ -129,6 +134,7 @@ def test_a_changed_address_in_mid_transfer_costs_seconds(h1: Device, h2: Device,
         h2.host.readdress("10.77.0.2/24")
 
 
+@soak
 def test_a_card_that_is_taken_out_and_put_in_again_is_used_again(h1: Device, h2: Device) -> None:
     """N01, N03: an interface that comes late, as of a dock."""
     h2.host.unplug()
@@ -139,6 +145,7 @@ def test_a_card_that_is_taken_out_and_put_in_again_is_used_again(h1: Device, h2:
     assert h1("enqueue", "echo", "text=late", "--wait", "--wait-timeout", "30")["result"] == "late"
 
 
+@soak
 def test_when_udp_stops_passing_in_mid_transfer_http_takes_over_and_webrtc_returns_after(h1: Device, h2: Device, tmp_path: Path) -> None:
     """N13: rows go by the link, bytes by HTTP, and neither for longer than need be."""
     before = dict(networking(h2)["carried"])
@@ -160,6 +167,7 @@ def test_when_udp_stops_passing_in_mid_transfer_http_takes_over_and_webrtc_retur
     print(f"UDP blocked: rows by the link after {down:.1f} s; allowed again: WebRTC after {up:.1f} s")
 
 
+@soak
 @pytest.mark.parametrize("way", ["to", "from"])
 def test_udp_that_passes_one_way_only_is_no_path(h1: Device, h2: Device, way: str) -> None:
     """N13: half a path is none."""
@@ -172,6 +180,7 @@ def test_udp_that_passes_one_way_only_is_no_path(h1: Device, h2: Device, way: st
     until(lambda: peers(h1, "webrtc") and peers(h2, "webrtc"), within=75 * pace(), what="WebRTC is back")
 
 
+@soak
 def test_a_path_that_eats_large_packets_stalls_neither_rows_nor_bytes(h1: Device, h2: Device, tmp_path: Path) -> None:
     """An MTU below 1280 that nobody tells of: the stall is noticed, the link takes the rows and HTTP the bytes."""
     before = dict(networking(h2)["carried"])
@@ -187,6 +196,7 @@ def test_a_path_that_eats_large_packets_stalls_neither_rows_nor_bytes(h1: Device
         h2.host.narrow(None)
 
 
+@soak
 def test_a_peer_that_was_stopped_for_a_while_goes_on_where_it_was(h1: Device, h2: Device, tmp_path: Path) -> None:
     """N11: after a sleep in mid-transfer the links are made anew and everything settles by itself."""
     before = carried(h2)
@@ -206,6 +216,7 @@ def test_a_peer_that_was_stopped_for_a_while_goes_on_where_it_was(h1: Device, h2
     equal([h1, h2], within=10 * pace())
 
 
+@soak
 def test_a_sender_that_is_killed_in_mid_transfer_and_started_again_is_asked_again(h1: Device, h2: Device, tmp_path: Path) -> None:
     """N05, N09: killed with −9 and back within two seconds, under its old name."""
     before = carried(h2)
@@ -218,6 +229,7 @@ def test_a_sender_that_is_killed_in_mid_transfer_and_started_again_is_asked_agai
     succeeds(h1, job_id, wanted)
 
 
+@soak
 def test_a_receiver_that_is_killed_in_mid_transfer_runs_the_job_when_it_is_back(h1: Device, h2: Device, tmp_path: Path) -> None:
     """J03, N09: an attempt that died with its node is made again."""
     before = carried(h2)

@@ -16,7 +16,8 @@ from tests.net.meeting import equal, linked
 ROOT = Path(__file__).parents[2]
 RISE = 50  # MB that it may cost
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
+# A hundred attacks; not run often enough beside other work to stand in CI.
+pytestmark = [pytest.mark.root, pytest.mark.timeout(400), pytest.mark.soak]
 
 
 def attack(evil: Device, victim: Device, *flags: str) -> subprocess.Popen[str]:

@@ -9,7 +9,8 @@ from tests.net.device import Device, pace
 from tests.net.lan import Host
 from tests.net.meeting import equal, linked, networking
 
-pytestmark = pytest.mark.root
+# Not run often enough beside other work to stand in CI.
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.soak]
 
 
 def clutter(host: Host) -> None:

@@ -36,7 +36,8 @@ print(json.dumps([job.id for job in jobs]))
 """
 GROWTH = 150  # MB that a newcomer's node may take beyond what it takes alone, whatever the past is
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+# They make and move thousands of rows, and were not run often enough beside other work to stand in CI.
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.soak]
 
 
 def run(device: Device, program: str, *words: str, timeout: float = 600) -> str:

@@ -11,7 +11,8 @@ from tests.net.conftest import Space
 from tests.net.device import PROGRAM, Device, pace, until
 from tests.net.meeting import MB, ended, linked, networking, random_file
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(200)]
+# They wait for retries; not run often enough beside other work to stand in CI.
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.soak]
 
 
 class Nas(Device):

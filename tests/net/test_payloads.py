@@ -14,7 +14,8 @@ from tests.net.conftest import Space
 from tests.net.device import PROGRAM, Device, pace, until
 from tests.net.meeting import MB, ended, linked, networking, peers, random_file
 
-pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(150)]
+# They move tens of megabytes between up to four nodes: minutes on a busy machine.
+pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
