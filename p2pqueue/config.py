@@ -58,25 +58,22 @@ def unset_setting(home: Home, name: str) -> bool:
 
 
 def _without(text: str, setting: Setting, wanted: Mapping[str, object]) -> str:
-    candidate = re.sub(rf"^[ \t]*{setting.name}[ \t]*=.*\n?", "", text, count=1, flags=re.MULTILINE)
-    try:
-        if _parse_toml(candidate) == wanted:
-            return candidate
-    except ValueError:
-        pass
-    return _anew(wanted)
+    return _faithful(re.sub(rf"^[ \t]*{setting.name}[ \t]*=.*\n?", "", text, count=1, flags=re.MULTILINE), wanted)
 
 
 def _changed(text: str, setting: Setting, value: Value, wanted: Mapping[str, object]) -> str:
     line = f"{setting.name} = {_toml(value)}"
     pattern = re.compile(rf"^[ \t]*{setting.name}[ \t]*=.*$", re.MULTILINE)
-    candidate = pattern.sub(lambda _: line, text, count=1) if pattern.search(text) else f"{text.rstrip()}\n{line}\n".lstrip()
+    return _faithful(pattern.sub(lambda _: line, text, count=1) if pattern.search(text) else f"{text.rstrip()}\n{line}\n".lstrip(), wanted)
+
+
+def _faithful(edited: str, wanted: Mapping[str, object]) -> str:
+    """The edited text if it says what is wanted, else a new one: a value over several lines, a key inside a text."""
     try:
-        if _parse_toml(candidate) == wanted:
-            return candidate
+        if _parse_toml(edited) == wanted:
+            return edited
     except ValueError:
         pass
-    # A value over several lines, a key inside a text: then the file is written anew, without its comments.
     return _anew(wanted)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from p2pqueue.cli import output
+from p2pqueue.cli.home_shape import home_document, home_facts
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
-from p2pqueue.cli.output import plain
 
 
 @click.command(
@@ -33,23 +33,6 @@ def init_command(invocation: Invocation, space_name: str | None, label: str | No
     else:
         identity = create(home, space_name=space_name, label=label)
     open_replica(home, identity).close()
-    document = {
-        "schema": 1,
-        "home": str(home.path),
-        "space": identity.space_id,
-        "space_name": identity.space_name,
-        "device": identity.device_id,
-        "label": identity.label,
-    }
-    invocation.result(
-        document,
-        lambda: output.pairs(
-            [
-                ("Space", f"{plain(identity.space_name)} ({identity.space_id[:8]})"),
-                ("Device", f"{plain(identity.label)} ({identity.device_id[:8]})"),
-                ("Home", plain(home.path)),
-            ]
-        ),
-    )
+    invocation.result(home_document(home, identity), lambda: output.pairs(home_facts(home, identity)))
     if not invocation.json:
         invocation.say("next: `p2pqueue run APP` starts the node, `p2pqueue enqueue TASK` makes a job")

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from p2pqueue.cli import edge, output, quantities
+from p2pqueue.cli.home_shape import home_document, home_facts
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 from p2pqueue.cli.opening import check_initialised, open_shelf, words, writing
 from p2pqueue.cli.output import plain
@@ -139,20 +140,8 @@ def restore_command(invocation: Invocation, path: Path, label: str | None) -> No
         raise
     logging.getLogger("p2pqueue.replica").setLevel(logging.ERROR)  # that it goes on under a new author is meant here
     open_replica(home, identity).close()
-    document = {
-        "schema": 1,
-        "home": str(home.path),
-        "space": identity.space_id,
-        "space_name": identity.space_name,
-        "device": identity.device_id,
-        "label": identity.label,
-    }
-    shown = [
-        ("Space", f"{plain(identity.space_name)} ({identity.space_id[:8]})"),
-        ("Device", f"{plain(identity.label)} ({identity.device_id[:8]}), a new one"),
-        ("Home", plain(home.path)),
-    ]
-    invocation.result(document, lambda: output.pairs(shown))
+    facts = home_facts(home, identity, more=", a new one")
+    invocation.result(home_document(home, identity), lambda: output.pairs(facts))
     invocation.say("a backup carries no files: their contents lie on the devices that made them")
 
 

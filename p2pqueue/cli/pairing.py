@@ -13,6 +13,7 @@ import click
 
 from p2pqueue.cli import output, quantities
 from p2pqueue.cli.edge import NOT_FINISHED, Refusal
+from p2pqueue.cli.home_shape import home_document, home_facts
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 from p2pqueue.cli.opening import check_initialised, node_pid
 from p2pqueue.cli.output import plain
@@ -143,26 +144,9 @@ def join_command(invocation: Invocation, code: str | None, label: str | None, pe
     keep = partial(settle, home, label=name)
     identity = come_in(invocation, code, label=name, peer=peer, interfaces=interfaces, keep=keep)
     inviter = identity.inviter or ("", "")
-    document = {
-        "schema": 1,
-        "home": str(home.path),
-        "space": identity.space_id,
-        "space_name": identity.space_name,
-        "device": identity.device_id,
-        "label": identity.label,
-        "role": identity.role,
-        "inviter": {"id": inviter[0], "label": inviter[1]},
-    }
-    invocation.result(
-        document,
-        lambda: output.pairs(
-            [
-                ("Space", f"{plain(identity.space_name)} ({identity.space_id[:8]})"),
-                ("Device", f"{plain(identity.label)} ({identity.device_id[:8]}), {identity.role}"),
-                ("Invited by", f"{plain(inviter[1])} ({inviter[0][:8]})"),
-            ]
-        ),
-    )
+    document = {**home_document(home, identity), "inviter": {"id": inviter[0], "label": inviter[1]}}
+    facts = [*home_facts(home, identity, more=f", {identity.role}"), ("Invited by", f"{plain(inviter[1])} ({inviter[0][:8]})")]
+    invocation.result(document, lambda: output.pairs(facts))
     if not invocation.json:
         invocation.say("next: `p2pqueue run APP` starts the node, which links to the others")
 

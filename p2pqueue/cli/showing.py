@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from p2pqueue.cli import output, quantities
+from p2pqueue.cli.home_shape import home_document
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 from p2pqueue.cli.naming import complete_job
 from p2pqueue.cli.opening import node_pid, reading
@@ -179,15 +180,8 @@ def status_command(invocation: Invocation) -> None:
         counts = rows.counts(connection)
         heads = {author.hex(): seq for author, seq in connection.execute("SELECT author, seq FROM heads ORDER BY author")}
         digest = _digest(connection) if invocation.json else ""
-    identity = load(home)
     document = {
-        "schema": 1,
-        "home": str(home.path),
-        "space": identity.space_id,
-        "space_name": identity.space_name,
-        "device": identity.device_id,
-        "label": identity.label,
-        "role": identity.role,
+        **home_document(home, load(home)),
         "node": _node(home),
         "counts": counts,
         "disk": {"used": _used(home), "free": _free(home)},
