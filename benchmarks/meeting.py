@@ -20,6 +20,7 @@ from p2pqueue.identity.keys import load
 from p2pqueue.jobs.opening import open_store
 
 LIMIT = 300.0  # seconds for one sync
+LOOK_EVERY = 0.05  # seconds between two questions to both nodes, which answer instead of syncing
 FLAGS = ("--no-work", "--no-discovery", "--listen", "127.0.0.1:0")
 
 
@@ -52,7 +53,7 @@ def _meet(devices: Sequence[HostedDevice], jobs: int) -> float:
     try:
         second.start(*FLAGS, "--peer", first.listens_at)
         linked_at = min(time.monotonic() - float(until(each.peers, "linked", every=0.002)[0]["since"]) for each in devices)
-        until(lambda: second.is_in_sync() and first.is_in_sync(), "both count the same", limit=LIMIT)
+        until(lambda: second.is_in_sync() and first.is_in_sync(), "both count the same", limit=LIMIT, every=LOOK_EVERY)
         took = time.monotonic() - linked_at
         digests = {str(each.run("status")["digest"]) for each in devices}
         if len(digests) != 1 or second.run("status")["counts"]["queued"] + second.run("status")["counts"]["running"] != jobs:

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from p2pqueue.errors import MalformedMessage, P2PQueueError
 from p2pqueue.peers.disk import Disk
 from p2pqueue.peers.linked import LinkedPeer
-from p2pqueue.replica.codec import encode
 from p2pqueue.replica.effects import Answer, Effect, Report, Request, Send
-from p2pqueue.replica.messages import Message, RowId
+from p2pqueue.replica.messages import Heads, Message, RowId
 from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.sync import Progress, Session
 
@@ -63,6 +62,7 @@ class Conversation:
         self._group: asyncio.TaskGroup | None = None
         self._inbox: deque[bytes] = deque()
         self._outbox: deque[Message] = deque()
+        self._inflates = False  # the peer has said that writes may come deflated
         self._news = asyncio.Event()
         self._to_send = asyncio.Event()
         self._moved = asyncio.Event()  # the session may have something to do earlier
@@ -130,7 +130,7 @@ class Conversation:
         try:
             async with asyncio.TaskGroup() as group:
                 self._session, self._group = session, group
-                sending = group.create_task(self._send())
+                sending = group.create_task(self._send(disk))
                 timing = group.create_task(self._keep_time(session))
                 self._do(session.start(now))
                 await self._listen(session, disk)
@@ -152,6 +152,8 @@ class Conversation:
                 self._over = True
                 self._on_rubbish(self, f"it sent rows that can't be read: {error}")
                 return
+            if isinstance(message, Heads):
+                self._inflates = message.inflates
             if message is not None:
                 self._do(session.received(message, _now()))
             await asyncio.sleep(0)  # others have their turn between two messages
@@ -168,10 +170,10 @@ class Conversation:
             await self._moved.wait()
             timer.cancel()
 
-    async def _send(self) -> None:
+    async def _send(self, disk: Disk) -> None:
         while True:
             while self._outbox:
-                data = encode(self._outbox.popleft())
+                data = await disk.pack(self._outbox.popleft(), deflate=self._inflates)
                 try:
                     await self.peer.send("rows", data)
                 except P2PQueueError as error:

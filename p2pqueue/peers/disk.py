@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from p2pqueue.errors import WorldError
 from p2pqueue.peers.signatures import Signatures
-from p2pqueue.replica.codec import decode
+from p2pqueue.replica.codec import decode, encode, is_large
 from p2pqueue.replica.effects import Answer, DropEnded, Merge, MoveHeads, Observe, Recheck, Request
 from p2pqueue.replica.messages import Message, Refusal
 from p2pqueue.replica.peering import VERIFY_BATCH, Peering, Place
@@ -22,7 +22,7 @@ from p2pqueue.replica.store import Store
 
 T = TypeVar("T")
 THREADS = 3  # that read for all peers together: a large page or message of one doesn't keep the others waiting
-LARGE = 4 * 1024  # bytes of a message from which on reading it is worth a thread's hop
+LARGE = 2 * 1024  # bytes of a message from which on reading it is worth a thread's hop
 _PENDING = f"SELECT count(*) FROM (SELECT 1 FROM changes INDEXED BY changes_unverified WHERE verified = 0 LIMIT {VERIFY_BATCH + 1})"
 
 
@@ -50,6 +50,10 @@ class Disk:
     async def read(self, data: bytes) -> Message | None:
         """What a peer's bytes say, None if that is nothing known here; signatures in larger messages are checked. Raises as `decode`."""
         return decode(data) if len(data) < LARGE else await self._in_thread(lambda: self._read_large(data))
+
+    async def pack(self, message: Message, *, deflate: bool) -> bytes:
+        """The bytes of a message; of one with many writes they are made in a thread."""
+        return await self._in_thread(lambda: encode(message, deflate=deflate)) if is_large(message) else encode(message)
 
     def _read_large(self, data: bytes) -> Message | None:
         return decode(data, holds=Signatures(self._store.replica, self._keyring).holds)

@@ -1,11 +1,13 @@
 """How does a message between replicas look on the wire?
 
 A MessagePack map of short keys with its kind under "k". Unknown kinds decode to None and unknown keys are
-ignored, so that a newer peer may say more. Every list, text and number has its limit. Pure.
+ignored, so that a newer peer may say more. Every list, text and number has its limit. Many writes may travel deflated,
+to a peer that says it inflates them: a third of the bytes, and sealing and carrying them costs more than that. Pure.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,15 +47,26 @@ from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
 from p2pqueue.replica.write import Head
 
 REASON_LIMIT = 200  # characters of a reason
+DEFLATED_FROM = 40  # writes in a message from which on it is worth it
+_LEVEL = 1  # higher ones take longer, and save no more
 
 Fields = Mapping[str, Any]
 
 
-def encode(message: Message) -> bytes:
-    """The wire form of a message."""
+def encode(message: Message, *, deflate: bool = False) -> bytes:
+    """The wire form of a message; `deflate`: the peer inflates writes."""
     kind, encoder = _ENCODERS[type(message)]
-    packed: bytes = msgpack.packb({"k": kind, **encoder(message)}, use_bin_type=True)
+    fields = encoder(message)
+    if deflate and is_large(message):
+        writes = msgpack.packb([fields["a"], fields["w"]])
+        fields = {**fields, "a": [], "w": [], "z": zlib.compress(writes, _LEVEL)}
+    packed: bytes = msgpack.packb({"k": kind, **fields}, use_bin_type=True)
     return packed
+
+
+def is_large(message: Message) -> bool:
+    """Says whether a message holds so many writes that packing it takes a while."""
+    return isinstance(message, Writes) and len(message.writes) >= DEFLATED_FROM
 
 
 def decode(data: bytes | memoryview, *, holds: Holds | None = None) -> Message | None:
@@ -77,13 +90,15 @@ def decode(data: bytes | memoryview, *, holds: Holds | None = None) -> Message |
 
 
 def _encode_heads(message: Heads) -> Fields:
-    return {"r": message.round, "y": message.serving, "h": _pack_heads(message.heads), "n": _pack_held(message), "m": message.marks}
+    heads, held = _pack_heads(message.heads), _pack_held(message)
+    return {"r": message.round, "y": message.serving, "h": heads, "n": held, "m": message.marks, "z": message.inflates}
 
 
 def _decode_heads(fields: Fields) -> Heads:
     heads = _heads(fields["h"])
     serving = None if fields.get("y") is None else _round(fields["y"])
-    return Heads(_round(fields["r"]), serving, heads, _held(fields.get("n", []), heads), _marks(fields.get("m", {})))
+    held, marks = _held(fields.get("n", []), heads), _marks(fields.get("m", {}))
+    return Heads(_round(fields["r"]), serving, heads, held, marks, fields.get("z") is True)
 
 
 def _encode_writes(message: Writes) -> Fields:
@@ -92,7 +107,21 @@ def _encode_writes(message: Writes) -> Fields:
 
 
 def _decode_writes(fields: Fields, holds: Holds | None = None) -> Writes:
-    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), unpack_writes(fields["a"], fields["w"], holds))
+    authors, writes = _inflated(fields["z"]) if "z" in fields else (fields["a"], fields["w"])
+    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), unpack_writes(authors, writes, holds))
+
+
+def _inflated(deflated: Any) -> tuple[Any, Any]:
+    """Authors and writes, which together take no more than a message may."""
+    inflating = zlib.decompressobj()
+    try:
+        plain = inflating.decompress(deflated, wire.MESSAGE_LIMIT)
+    except zlib.error as error:
+        raise ValueError(f"what was deflated can't be inflated: {error}") from error
+    if not inflating.eof or inflating.unused_data:
+        raise ValueError("what was deflated is cut short, or too much")
+    authors, writes = wire.unpack(plain, nesting=None)
+    return authors, writes
 
 
 def _encode_mend(message: Mend) -> Fields:

@@ -66,7 +66,7 @@ class Heads:
 
     `serving` is the round of the other side that the sender serves; None asks for that side's heads. `marks` are
     of the writes held under the receiver's own authors, by number: heads have tags, held numbers need something
-    of the kind for a forked author to see that they aren't its own.
+    of the kind for a forked author to see that they aren't its own. `inflates`: writes may come deflated.
     """
 
     round: RoundId
@@ -74,6 +74,7 @@ class Heads:
     heads: Mapping[bytes, Head]
     held: Mapping[bytes, Spans] = field(default_factory=dict)
     marks: Marks = field(default_factory=dict)
+    inflates: bool = True
 
 
 @dataclass(frozen=True)
