@@ -106,7 +106,8 @@ class Reader:
 
     def sealed(self, address: bytes) -> bytes:
         """A shard for somebody else: stored, or sealed now from a plain file, its address checked in either case."""
-        stored = self._store.load(address, self._sealed_buffer(LARGEST_SHARD))
+        size = self._store.size_of(address)  # no memory for what isn't here: anybody of the space may ask for anything
+        stored = None if size is None else self._store.load(address, self._sealed_buffer(min(size, LARGEST_SHARD))[:size])
         if stored is not None:
             return bytes(stored)
         changed = None

@@ -73,6 +73,11 @@ class ShardStore:
             self._drop_rotten(address)
         return shard
 
+    def size_of(self, address: bytes) -> int | None:
+        """How many bytes the shard of that address has, by the catalogue; None if it isn't here."""
+        row = self._catalogue.read(lambda c: c.execute("SELECT size FROM stored WHERE address = ?", (address,)).fetchone())
+        return None if row is None else int(row[0])
+
     def quota(self) -> int:
         """How many bytes stored shards may take."""
         return self._quota or min(DEFAULT_QUOTA, shutil.disk_usage(self._existing_folder()).total // 10)
