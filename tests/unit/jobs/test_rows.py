@@ -9,6 +9,7 @@ from p2pqueue.jobs import local, rows
 from p2pqueue.jobs.rows import JobFilter, JobRow
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.workers.claimed import How
+from p2pqueue.workers.sealer import clear_problem, find_unsealed, note_problem
 from tests.unit.jobs.desk import NOW, Desk, original, shared
 
 
@@ -257,3 +258,15 @@ def test_the_attempts_of_a_job_are_those_since_its_unique_key_was_enqueued_anew(
     assert desk.run_words(job_id) == []
     desk.claim_one()
     assert desk.run_words(job_id) == ["running"]
+
+
+def test_why_the_input_of_another_devices_job_cant_be_had_is_told_and_makes_no_input_of_its_own(desk: Desk) -> None:
+    node_starts(desk, "work")
+    job_id = desk.enqueue()
+    desk.write(lambda writer: note_problem(writer, job_id, "", "no device has shard ab"))
+    assert desk.why(job_id) == "no device has shard ab"
+    assert desk.files(job_id) == []
+    assert not desk.row(job_id).input_here
+    assert desk.replica.read(find_unsealed) == []
+    desk.write(lambda writer: clear_problem(writer, job_id))
+    assert desk.row(job_id).problem is None
