@@ -28,6 +28,9 @@ def network(settings: Settings, node: Mapping[str, Any] | None) -> Iterator[Find
     if not settings.network and node is None:
         yield Finding("network", "ok", "switched off by the setting `network`")
         return
+    if node is not None and node.get("listening") and node.get("trouble"):  # it has met its twin
+        words, _, mend = str(node["trouble"]).partition("; ")
+        yield Finding("key", "wrong", words, mend)
     there = current()
     chosen = choose(there, settings.interfaces)
     yield _interfaces(settings, chosen, there)

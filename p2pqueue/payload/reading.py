@@ -201,5 +201,5 @@ def _became(path: str) -> str:
 
 def _missing(address: bytes, name: str, changed: str | None) -> PayloadUnavailable | InputChanged:
     if changed is not None:
-        return InputChanged(f"{shown(changed)} {_became(changed)}, and nothing else here holds {name}; enqueue it again")
+        return InputChanged(f"{shown(changed)} {_became(changed)}, and nothing else on its device holds its content; enqueue it again")
     return PayloadUnavailable(f"Shard {address.hex()} of {name} is not on this device, or was damaged here, and no other source has it now")

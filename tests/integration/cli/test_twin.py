@@ -49,6 +49,8 @@ def test_both_refuse_jobs_in_words_and_the_one_that_is_left_takes_them_again(p2p
     with both_running(p2p, copy) as stop_copy:
         for each in (p2p, copy):
             assert "identity renew" in trouble(each)
+            found = {check["check"]: check for check in each("doctor", "--json", check=1).json["checks"]}
+            assert (found["key"]["verdict"], "identity renew" in found["key"]["mend"]) == ("wrong", True)
             refused = each("enqueue", "echo", check=1)
             assert "has the key of this one" in refused.err
             assert "identity renew" in refused.err
