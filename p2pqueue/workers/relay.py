@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Relay(Generic[T]):
-    """Runs what is started, in the tasks of a group; `run` raises nothing but what ends the group."""
+    """Runs what is started, in the tasks of a group that ends after all of it; `run` raises nothing but what ends the group."""
 
     def __init__(self, group: asyncio.TaskGroup, run: Callable[[T], Coroutine[Any, Any, None]]) -> None:
         self._group = group
@@ -26,10 +26,11 @@ class Relay(Generic[T]):
 
     def start(self, item: T) -> None:
         """Runs it from the next turn of the loop on."""
-        if self._batch is None:
-            self._batch = deque()
-            self._group.create_task(self._lead(self._batch))
-        self._batch.append(item)
+        if self._batch is not None:
+            self._batch.append(item)
+            return
+        self._batch = deque((item,))
+        self._group.create_task(self._lead(self._batch))
 
     def close(self) -> None:
         """Starts nothing any more: the group ends by an error."""
@@ -57,4 +58,4 @@ class Relay(Generic[T]):
 
 def _variables(context: Context) -> list[int]:
     """Which variables are set there, and to which objects: a number for each of both, good while the context lives."""
-    return [*map(id, context), *map(id, context.values())]
+    return [*map(id, context), *map(id, context.values())] if len(context) else []
