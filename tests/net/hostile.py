@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import struct
+import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
@@ -72,6 +73,12 @@ def messages_of_rows() -> Iterator[tuple[str, bytes]]:
     yield "ends that nobody asked for", msgpack.packb({"k": "ended", "r": here, "w": rows, "u": True})
     yield "digests of no table", msgpack.packb({"k": "digest", "h": heads[:500], "n": nonce, "b": {"no such table": os.urandom(1024)}})
     yield "a bucket of no table", msgpack.packb({"k": "more", "b": ["no such table", 5], "c": None})
+    writes = {"k": "writes", "r": here, "s": nonce, "i": 1, "a": [], "w": []}
+    yield "64 MB of zeros, deflated", msgpack.packb(writes | {"z": zlib.compress(bytes(64_000_000), 9)})
+    yield (
+        "200,000 maps, deflated",
+        msgpack.packb(writes | {"z": zlib.compress(b"\x92\x90\xdd" + struct.pack(">I", 200_000) + b"\x80" * 200_000)}),
+    )
     yield "a part of very many", msgpack.packb({"k": "part", "m": os.urandom(12), "i": 0, "n": 2**31, "b": bytes(60_000)})
 
 
