@@ -32,8 +32,8 @@ _http_log = logging.getLogger(f"{__name__}.http")
 
 
 def _is_no_junk(record: logging.LogRecord) -> bool:
-    """Says whether a record tells of more than a stranger's bytes that are no HTTP: those are worth no line, and no traceback."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+    """Says whether a record tells of more than bytes that are no HTTP, or somebody who went before the answer: no traceback for those."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], (HttpProcessingError, ConnectionResetError))
 
 
 _http_log.addFilter(_is_no_junk)

@@ -82,3 +82,22 @@ async def test_routes_that_are_passed_in_are_served_beside() -> None:
             assert await response.text() == "abc"
     finally:
         await listener.close()
+
+
+async def test_whoever_goes_before_the_answer_makes_no_words(caplog: pytest.LogCaptureFixture) -> None:
+    """A device that dials several addresses gives all of them up but one."""
+
+    async def late(request: web.Request) -> web.Response:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    async def nobody(pipe: Any, request: web.Request) -> None:
+        await pipe.close(4000)
+
+    listener = Listener("127.0.0.1:0", on_link=nobody, routes=[web.get("/late", late)], door=Door())
+    bound = await listener.start()
+    try:
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{bound.port}/late") as response:
+            assert response.status == 500
+    finally:
+        await listener.close()
+    assert "Traceback" not in caplog.text
