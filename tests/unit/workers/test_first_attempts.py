@@ -26,7 +26,14 @@ def cancel_and_retry(desk: Desk, job: ClaimedJob) -> None:
 
 
 def take_elsewhere(desk: Desk, job: ClaimedJob) -> None:
-    state = JobState(0, "running", 1, 1, "them", "there", desk.clock.now)
+    put(desk, job, JobState(0, "running", 1, 1, "them", "there", desk.clock.now))
+
+
+def take_elsewhere_and_give_back(desk: Desk, job: ClaimedJob) -> None:
+    put(desk, job, JobState(0, "queued", 0, 1))
+
+
+def put(desk: Desk, job: ClaimedJob, state: JobState) -> None:
     desk.write(lambda writer: writer.put_many("jobs", [put_state(job.job_id, Transition(state))]))
 
 
@@ -39,6 +46,7 @@ MEANWHILE: dict[str, Callable[[Desk, ClaimedJob], Any]] = {
     "made anew": delete_and_make_anew,
     "retried": cancel_and_retry,
     "taken elsewhere": take_elsewhere,
+    "given back elsewhere": take_elsewhere_and_give_back,
     "written as running": lambda desk, job: desk.record(job),
     "with a checkpoint": lambda desk, job: desk.checkpoint(job, b"half"),
 }
