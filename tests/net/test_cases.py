@@ -131,6 +131,7 @@ def test_a_clock_that_is_an_hour_wrong_costs_neither_rows_nor_jobs(space: Space,
     assert abs(abs(offsets[0]) - 3600) < 30
 
 
+@soak
 def test_two_nodes_of_one_host_share_its_ports_and_work_for_one_another(lan: Lan, tmp_path: Path) -> None:
     """N07: the port is taken, and by one of the same kind; nothing but `lo` is there."""
     host = lan.add("alone")

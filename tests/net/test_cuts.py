@@ -74,6 +74,7 @@ def succeeds(device: Device, job_id: str, wanted: str, *, within: float = 60.0) 
     assert (job["status"], job["result"]) == ("succeeded", wanted)
 
 
+@soak
 @pytest.mark.parametrize("silent", [False, True], ids=["carrier lost", "silently"])
 def test_a_cut_cable_is_noticed_and_the_link_is_back_soon_after_it_is_mended(h1: Device, h2: Device, silent: bool) -> None:
     """N09, N11: a peer that can't be reached is gone, and a half-open link is not believed in."""

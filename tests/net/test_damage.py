@@ -41,6 +41,7 @@ def is_rotten(device: Device, address: str) -> bool:
     return any(blake3(path.read_bytes()).hexdigest() != address for path in device.home.rglob(address))
 
 
+@soak
 def test_a_job_whose_input_rotted_on_its_own_disk_gets_the_good_copy_of_another_device(space: Space, tmp_path: Path) -> None:
     """P11: no wrong byte is given to the handler, and no attempt is spent on the damage."""
     h1, h2 = devices = space(2)
