@@ -15,7 +15,7 @@ from p2pqueue.jobs import ledger, local
 from p2pqueue.jobs.arguments import encode
 from p2pqueue.jobs.handle import Job
 from p2pqueue.jobs.ledger import EnqueuedJob, NewFile, NewJob
-from p2pqueue.jobs.options import EnqueueOptions, TaskOptions
+from p2pqueue.jobs.options import EnqueueOptions, TaskOptions, check_text
 from p2pqueue.jobs.waiting import EXEC_TASK
 from p2pqueue.replica.alike import Alike
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from p2pqueue.payload.file import File
     from p2pqueue.replica.writer import Writer
 
+NAME_LIMIT: Final = 255  # characters of a task's name, as on the command line
 BATCH: Final = 1000  # jobs in one transaction of a bulk
 
 _log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ def prepare(access: Access, task: str, args: Mapping[str, Any], *, options: Enqu
 
 def enqueue_unknown(access: Access, task: str, args: Mapping[str, Any], *, queue: str, options: EnqueueOptions) -> Job[Any]:
     """Makes a job of a task that this program doesn't have; warns in the log where no device here ever had it."""
+    check_text("the name of a task", task, NAME_LIMIT)
     new = prepare(access, task, args, options=options, declared=TaskOptions(queue=queue))
     made, known = access.write(lambda writer: (ledger.enqueue(writer, new), local.known_tasks(writer.connection)))
     if task not in known and task != EXEC_TASK:

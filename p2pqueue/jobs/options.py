@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import NoneType
 from typing import Any, Final, TypedDict
 
@@ -19,6 +19,7 @@ from p2pqueue.jobs.backoff import Backoff, kind_of, seconds
 MAX_ATTEMPTS: Final = 3  # attempts, where neither task nor job says otherwise
 _KEY_LIMIT: Final = 512  # characters of a unique key
 _TITLE_LIMIT: Final = 512  # characters
+_LATEST: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()  # as on the command line
 
 RetryOn = Iterable[type[BaseException] | str]
 
@@ -160,14 +161,16 @@ class EnqueueOptions:
             raise ArgumentError(f"a delay lies between 0 seconds and 100 years, not {self.delay!r}")
         if self.run_at is not None and self.run_at.utcoffset() is None:
             raise ArgumentError("run_at needs a time zone, as in datetime.now(timezone.utc) + timedelta(hours=1)")
+        if self.run_at is not None and self.run_at.timestamp() >= _LATEST:
+            raise ArgumentError(f"run_at lies before the year 2100, not at {self.run_at}")
         if self.max_attempts is not None and not 1 <= self.max_attempts < 1 << 31:
             raise ArgumentError(f"max_attempts is at least 1, not {self.max_attempts}")
         if self.timeout is not None and not self.timeout > 0:
             raise ArgumentError(f"a timeout is above 0 seconds, not {self.timeout!r}")
         if self.priority is not None and not -(1 << 31) <= self.priority < 1 << 31:
             raise ArgumentError(f"a priority fits 32 bits; {self.priority} doesn't")
-        _check_text("unique_key", self.unique_key, _KEY_LIMIT)
-        _check_text("title", self.title, _TITLE_LIMIT)
+        check_text("unique_key", self.unique_key, _KEY_LIMIT)
+        check_text("title", self.title, _TITLE_LIMIT)
 
 
 _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
@@ -203,6 +206,8 @@ def _check_kind(name: str, value: Any, kind: str, error: type[P2PQueueError]) ->
     types, words = _KINDS[kind]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise error(f"{name} takes {words}, not {value!r}")
+    if kind == "duration" and isinstance(value, int) and abs(value) >> 53:
+        raise error(f"{name} takes {words}, and not so many")
 
 
 def _names(retry_on: RetryOn | None) -> tuple[str, ...] | None:
@@ -225,7 +230,8 @@ def _tags(needs: Iterable[str]) -> frozenset[str]:
     return frozenset(needs)
 
 
-def _check_text(name: str, text: Any, limit: int) -> None:
+def check_text(name: str, text: Any, limit: int) -> None:
+    """Refuses what is no text that can be shown. Raises `ArgumentError`."""
     if text is None:
         return
     if not isinstance(text, str) or not text or len(text) > limit:

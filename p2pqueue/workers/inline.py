@@ -87,15 +87,18 @@ class InlineRunner:
             task.cancel()
 
     def _outcome(self, error: BaseException, job: ClaimedJob, limit: asyncio.Timeout | None, task: asyncio.Task[Any]) -> Outcome:
-        """What it means that a handler raised; raises it again where it is not the handler's: the node ends."""
+        """What it means that a handler raised; raises it again where it is not the handler's: the node has ended.
+
+        A handler may cancel its own task, which looks as if the node ended. Either way the attempt is over, and a node
+        that ends writes no more of it.
+        """
         if isinstance(error, asyncio.CancelledError):
             why = self._why.get(job.key)
             if why is not None:
                 task.uncancel()
                 return Stopped(why)
-            if task.cancelling():
-                raise error
-            return Failed("CancelledError: something that the handler waited for was cancelled", kinds=("CancelledError", "Exception"))
+            what = "the task that it runs in" if task.cancelling() else "something that the handler waited for"
+            return Failed(f"CancelledError: {what} was cancelled", kinds=("CancelledError", "Exception"))
         if isinstance(error, TimeoutError) and limit is not None and limit.expired():
             return TimedOut(f"it took longer than its timeout of {self._timeout(job):g} s")
         if isinstance(error, Cancelled):
@@ -104,7 +107,7 @@ class InlineRunner:
             return Continued(error.state)
         if isinstance(error, Retry):
             return RetryLater(str(error), error.delay)
-        if isinstance(error, GeneratorExit):  # this coroutine is thrown away
+        if isinstance(error, GeneratorExit) and not _runs(task):  # this coroutine is thrown away
             raise error
         return misfit(error) if isinstance(error, TypeError) else failure(error)
 
@@ -156,6 +159,14 @@ class _Place:
             await pending
         if self._log is not None:
             self._log.close()
+
+
+def _runs(task: asyncio.Task[Any]) -> bool:
+    """Says whether that task is the one that runs now."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # no loop runs
+        return False
 
 
 def load_functions(application: str | None, names: Sequence[str], queue: Queue | None) -> dict[str, Function]:

@@ -269,8 +269,15 @@ async def inline_raise(kind: str) -> None:
         future = asyncio.get_running_loop().create_future()
         future.cancel()
         await future
+    if kind == "itself":
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(30)
     if kind == "interrupt":
         raise KeyboardInterrupt
+    if kind == "closed":
+        raise GeneratorExit
     raise {"exit": SystemExit(3), "value": ValueError("no"), "timeout": TimeoutError("of its own"), "retry": Retry("later", delay=-1)}[kind]
 
 

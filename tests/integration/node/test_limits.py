@@ -104,6 +104,8 @@ async def test_a_crash_is_tried_again_at_once_and_a_second_one_fails(stage: Stag
 RAISED = [
     ("cancelled", "CancelledError"),
     ("future", "CancelledError"),
+    ("itself", "CancelledError: the task that it runs in was cancelled"),
+    ("closed", "GeneratorExit"),
     ("exit", "SystemExit: 3"),
     ("interrupt", "KeyboardInterrupt"),
     ("value", "ValueError: no"),

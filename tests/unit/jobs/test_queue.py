@@ -8,8 +8,9 @@ import multiprocessing
 import os
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,22 @@ def test_an_unknown_task_waits_and_is_logged(queue: Queue, caplog: pytest.LogCap
         job = queue.enqueue("nobody_knows", {"x": 1})
     assert "no device has had the task 'nobody_knows'" in caplog.text
     assert job.status == "queued"
+
+
+@pytest.mark.parametrize("name", ["", "\0", "\ud800", "n" * 256, 5])
+def test_what_is_no_name_of_a_task_makes_no_job(queue: Queue, name: Any) -> None:
+    with pytest.raises(ArgumentError, match="the name of a task"):
+        queue.enqueue(name)
+    assert queue.jobs() == []
+
+
+FAR = datetime.max.replace(tzinfo=timezone(timedelta(hours=-23)))
+
+
+@pytest.mark.parametrize("options", [{"run_at": FAR}, {"timeout": 2**70}, {"delay": 10**5000}])
+def test_times_that_nobody_lives_to_see_make_no_job(queue: Queue, options: Any) -> None:
+    with pytest.raises(ArgumentError):
+        queue.tasks["double"].options(**options)
 
 
 def test_an_argument_that_cant_be_carried_makes_no_job(queue: Queue) -> None:
