@@ -71,10 +71,18 @@ class InlineRunner:
             self._why.pop(key, None)
         if place.is_used:
             await place.settled()
-        manifest = await self._inputs.keep(outcome.outputs) if isinstance(outcome, Succeeded) and outcome.outputs else None
-        if grants or manifest:
+        if not grants and not (isinstance(outcome, Succeeded) and outcome.outputs):
+            return outcome, None
+        return outcome, await self._with_files(job, outcome, place)
+
+    async def _with_files(self, job: ClaimedJob, outcome: Outcome, place: _Place) -> str | None:
+        """What follows where there were files; gives the manifest of its outputs. Raises `Unreachable`."""
+        try:
+            if isinstance(outcome, Failed):
+                await self._inputs.check(job, outcome)
+            return await self._inputs.keep(outcome.outputs) if isinstance(outcome, Succeeded) else None
+        finally:
             await asyncio.to_thread(remove, place)
-        return outcome, manifest
 
     def _timeout(self, job: ClaimedJob) -> float | None:
         return job.timeout if job.timeout is not None else self._tasks[job.task].timeout

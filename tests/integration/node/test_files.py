@@ -170,6 +170,22 @@ async def test_an_input_that_can_not_be_opened_makes_its_job_wait(stage: Stage, 
         assert await job.aresult(20) == LARGE
 
 
+@pytest.mark.parametrize("task", ["digest", "inline_digest"])
+async def test_an_input_that_rotted_here_releases_its_job_and_spends_no_attempt(stage: Stage, task: str) -> None:
+    content = os.urandom(300_000)
+    path = stage.folder / "whole.bin"
+    path.write_bytes(content)
+    job = stage.enqueue(task, file=File(path))
+    (shard,) = [each for each in stage.home.shards_dir.rglob("*") if each.is_file() and each.stat().st_size >= len(content)]
+    rotten = bytearray(shard.read_bytes())
+    rotten[1000] ^= 1
+    shard.write_bytes(rotten)
+    async with stage.run():
+        await until(lambda: job.row.problem and job.row.status == "queued")
+        assert job.row.attempt == 0
+        assert {attempt.status for attempt in job.attempts} <= {"released", "running"}
+
+
 async def test_deleting_a_job_forgets_its_input(stage: Stage) -> None:
     path = large(stage.folder)
     job = stage.enqueue("length", file=File(path), options={"delay": 60})
