@@ -36,7 +36,7 @@ REDRAW = 1.0  # seconds after which times and reasons are drawn anew on a termin
 @click.option("--status", type=status, metavar="STATUS", shell_complete=complete_status, help="Only jobs of this status.")
 @click.option("--queue", type=name, metavar="Q", help="Only jobs of this queue.")
 @click.option("--task", type=name, metavar="T", shell_complete=complete_task, help="Only jobs of this task.")
-@click.option("--device", type=name, metavar="D", help="Only jobs that this device, by id or label, runs or ran.")
+@click.option("--device", type=name, metavar="D", help="Only jobs that this device, by label or the beginning of its id, runs or ran.")
 @click.option("--since", type=quantities.since, metavar="WHEN", help="Only jobs enqueued since: 2h, 3d (before now), or a time.")
 @click.option("--limit", type=click.IntRange(1, 1_000_000), metavar="N", default=50, show_default=True, help="At most so many.")
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
@@ -45,11 +45,11 @@ def list_command(invocation: Invocation, /, watch: bool, **wanted: Any) -> None:
     """Lists jobs."""
     from p2pqueue.jobs.rows import JobFilter
 
-    chosen = JobFilter(**wanted)
-    if not watch:
-        with reading(invocation.home) as connection:
+    with reading(invocation.home) as connection:
+        chosen = JobFilter(**wanted | {"device": _device(connection, wanted["device"])})
+        if not watch:
             _show_list(invocation, connection, chosen)
-        return
+            return
     connection = open_reader(invocation.home)
     try:
         for _ in _changes(connection, redraw=output.on_terminal() and not invocation.json):
@@ -61,6 +61,22 @@ def list_command(invocation: Invocation, /, watch: bool, **wanted: Any) -> None:
                     connection.execute("ROLLBACK")
     finally:
         connection.close()
+
+
+def _device(connection: sqlite3.Connection, typed: str | None) -> str | None:
+    """The id of the device that is meant; a label that several have stands for them all. Raises `NoSuchDevice`."""
+    if typed is None:
+        return None
+    from p2pqueue.errors import AmbiguousId
+    from p2pqueue.identity import members
+
+    known = members.read(connection)
+    try:
+        return members.find(known, typed).device_id
+    except AmbiguousId:
+        if all(each.label != typed for each in known):
+            raise
+        return typed
 
 
 def _changes(connection: sqlite3.Connection, *, redraw: bool) -> Iterator[None]:

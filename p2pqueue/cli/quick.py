@@ -94,7 +94,7 @@ def _limit(text: str) -> int | None:
 
 
 _OPTIONS: dict[str, Callable[[str], Any]] = {
-    "--status": _status, "--queue": _name, "--task": _name, "--device": _name, "--limit": _limit,
+    "--status": _status, "--queue": _name, "--task": _name, "--limit": _limit,
 }  # fmt: skip
 
 

@@ -18,7 +18,6 @@ UNDERSTOOD = [
     ["list", "--status", "failed"],
     ["list", "--status", "failed", "--quiet"],
     ["list", "--task", "later", "--queue", "default", "--no-color"],
-    ["list", "--device", "nobody", "--json"],
 ]
 LEFT = [
     ["list", "--help"],
@@ -28,6 +27,7 @@ LEFT = [
     ["list", "--limit", "1" * 5000],
     ["list", "--status", "lost"],
     ["list", "--task", ""],
+    ["list", "--device", "nobody"],
     ["list", "--task", "\x1b[2J"],
     ["list", "--home", ""],
     ["list", "--since", "2 fortnights"],

@@ -100,7 +100,8 @@ def test_lists_are_filtered(p2p: CommandLine) -> None:
     assert ids(p2p("list", "--json", "--since", "1h")) == [one, two]  # live ones first
     assert ids(p2p("list", "--json", "--since", "2099-01-01")) == []
     assert ids(p2p("list", "--json", "--limit", "1")) == [one]
-    assert ids(p2p("list", "--json", "--device", "nobody")) == []
+    assert ids(p2p("list", "--json", "--device", "box")) == []
+    assert "`p2pqueue devices` lists them" in p2p("list", "--device", "nobody", check=3).err
     assert "STATUS" in p2p("list").out
     p2p("list", "--status", "done", check=2)
     p2p("list", "--limit", "0", check=2)
