@@ -85,10 +85,7 @@ def enqueue_command(
             enqueued = write(access, new)
     finally:
         access.close()
-    if known is None:
-        invocation.warn(f"no node here has had the task {plain(task)!r}; the job waits for one that has it, and fails after a day")
-    else:
-        _warn_of_node(invocation, task)
+    warn_of_workers(invocation, task)
     return tell(invocation, enqueued, waiting)
 
 
@@ -120,12 +117,16 @@ def tell(invocation: Invocation, enqueued: EnqueuedJob, waiting: Waiting) -> int
     if not waiting.wanted:
         _print_job(invocation, enqueued.id, whole=invocation.json)
         return edge.DONE
-    if not invocation.json:
-        _print_job(invocation, enqueued.id, whole=False)
-        sys.stdout.flush()
-    if node_pid(invocation.home) is None:
-        invocation.warn("no node runs here; the job waits until one does: `p2pqueue run APP`")
-    return _wait(invocation, enqueued.id, waiting)
+    try:
+        if not invocation.json:
+            _print_job(invocation, enqueued.id, whole=False)
+            sys.stdout.flush()
+        if node_pid(invocation.home) is None:
+            invocation.warn("no node runs here; the job waits until one does: `p2pqueue run APP`")
+        return _wait(invocation, enqueued.id, waiting)
+    except KeyboardInterrupt:
+        invocation.say(f"the job goes on: `p2pqueue watch {enqueued.id}` follows it, `p2pqueue cancel` ends it")
+        raise
 
 
 def _wait(invocation: Invocation, job_id: str, waiting: Waiting) -> int:
@@ -155,18 +156,33 @@ def _tell_result(invocation: Invocation, row: JobRow) -> None:
         invocation.say(f"result: {text if len(text) <= _LONGEST_RESULT else text[:_LONGEST_RESULT] + '…'}")
 
 
-def _warn_of_node(invocation: Invocation, task: str) -> None:
-    """Warns where a node runs that lacks something for a known task."""
-    from p2pqueue.jobs.local import ability
-    from p2pqueue.jobs.waiting import Demand, lacking
+def warn_of_workers(invocation: Invocation, task: str, *, needs: frozenset[str] = frozenset()) -> None:
+    """Warns of a task that nobody is known to have, and where no running node could do the job."""
+    from p2pqueue.jobs import local
+    from p2pqueue.jobs.waiting import EXEC_TASK, Demand, lacking
 
-    if node_pid(invocation.home) is None:
-        return
+    running = node_pid(invocation.home) is not None
     with reading(invocation.home) as connection:
-        known = ability(connection)
-    why = lacking(Demand(task, frozenset(), None, True), known) if known is not None else None
+        names = local.task_names(connection)
+        here = local.ability(connection) if running else None
+        around = local.others(connection)[0].values() if running else ()
+    demand = Demand(task, needs, None, True)
+    if any(each.takes and lacking(demand, each) is None for each in around):
+        return
+    known = names.union(*(each.tasks for each in around))
+    if task != EXEC_TASK and task not in known:
+        invocation.warn(f"{_unheard_of(task, known)}; the job waits for one that has it, and fails after a day")
+        return
+    why = lacking(demand, here) if here is not None else None
     if why is not None:
         invocation.warn(f"the job waits: {plain(why)}")
+
+
+def _unheard_of(task: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(task, known, n=1)
+    return f"no node here has had the task {plain(task)!r}" + (f" (did you mean {plain(near[0])!r}?)" if near else "")
 
 
 def _print_job(invocation: Invocation, job_id: str, *, whole: bool) -> None:

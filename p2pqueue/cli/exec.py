@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from p2pqueue.cli import edge, quantities
-from p2pqueue.cli.enqueue import check_waiting, open_access, tell, write
+from p2pqueue.cli.enqueue import check_waiting, open_access, tell, warn_of_workers, write
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 from p2pqueue.cli.naming import name
 from p2pqueue.cli.opening import check_initialised, words
@@ -78,6 +78,7 @@ def exec_command(
             enqueued = write(access, new)
     finally:
         access.close()
+    warn_of_workers(invocation, new.task, needs=frozenset(needs))
     code = tell(invocation, enqueued, waiting)
     if wait and code == edge.DONE and outputs:
         _save(invocation, enqueued.id, outputs)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from tests.integration.cli.conftest import APP, CommandLine
 from tests.integration.cli.test_pairing import invited
 from tests.integration.cli.test_pairing_by_node import online, wait_until
-from tests.integration.cli.test_twin import NET
+from tests.integration.cli.test_twin import NET, address
 
 
 def test_a_restored_home_says_that_a_backup_carries_no_files_and_where_they_lie(p2p: CommandLine, tmp_path: Path) -> None:
@@ -54,3 +55,17 @@ def test_a_file_that_is_elsewhere_is_described_without_being_fetched(p2p: Comman
         told = other("result", two)
         assert "on box" in told.err
         assert told.err.count("a file, ") == 2
+
+
+def test_a_task_that_a_linked_device_has_is_enqueued_without_a_warning(p2p: CommandLine) -> None:
+    other = CommandLine(p2p.home.parent / "other", p2p.environment)
+    with p2p.node(*NET, app=None) as node:
+        invitation = p2p.start("invite", "--json")
+        assert invitation.stdout is not None
+        code = json.loads(invitation.stdout.readline())["code"]
+        other("join", code, "--peer", address(node), "--label", "laptop")
+        invitation.communicate(timeout=30)
+        assert "no node here has had the task 'echo'" in p2p("enqueue", "echo", "text=a").err
+        with other.node(*NET):
+            wait_until(lambda: p2p("enqueue", "echo", "text=a", "--delay", "1h").err == "")
+            assert "(did you mean 'echo'?)" in p2p("enqueue", "ecco").err

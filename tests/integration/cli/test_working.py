@@ -65,10 +65,19 @@ def test_values_are_read_by_the_annotations_of_a_known_task(worked: Worked) -> N
     assert "write -f source=PATH" in p2p("enqueue", "copy", "source=x", check=2).err
 
 
+def test_the_jobs_of_a_device_are_listed_by_its_label_and_by_the_id_that_devices_shows(worked: Worked) -> None:
+    p2p, _ = worked
+    job_id = p2p("enqueue", "add", "a=2", "--wait").id
+    device = p2p("devices", "--json").json["devices"][0]["id"]
+    for named in (device, device[:8], device[:8].upper(), "box", "Box"):
+        assert job_id in ids(p2p("list", "--json", "--device", named))
+
+
 def test_an_unknown_task_is_taken_with_a_warning(worked: Worked) -> None:
     p2p, _ = worked
     told = p2p("enqueue", "nowhere", "x=1")
-    assert "no node here has had the task 'nowhere'" in told.err
+    assert "no node here has had the task 'nowhere'; " in told.err
+    assert "no node here has had the task 'ecco' (did you mean 'echo'?)" in p2p("enqueue", "ecco").err
     assert "nowhere" in p2p("show", told.id, "--json").json["why"]
 
 
@@ -244,7 +253,9 @@ def test_a_program_runs_as_a_job(p2p: CommandLine, tmp_path: Path) -> None:
     p2p("exec", "--", "cat", "{1}", check=2)
     p2p("exec", "-o", "a/x", "-o", "b/x", "--", "true", check=2)
     with p2p.node():
-        waiting = p2p("exec", "--", "true").id
+        told = p2p("exec", "--", "true")
+        waiting = told.id
+        assert "the job waits: box runs no programs: start its node with --allow-exec" in told.err
         assert "--allow-exec" in p2p("show", waiting, "--json").json["why"]
 
 
@@ -294,4 +305,5 @@ def test_ctrl_c_while_waiting_exits_130_and_the_job_goes_on(worked: Worked) -> N
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "Traceback" not in err
+    assert f"the job goes on: `p2pqueue watch {job_id}` follows it" in err
     p2p("watch", job_id)
