@@ -126,13 +126,14 @@ def span(seconds: float | None) -> str:
     seconds = max(0.0, seconds)
     if seconds < 1:
         return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} m {seconds % 60:.0f} s"
-    if seconds < 86400:
-        return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} m"
-    return f"{seconds // 86400:.0f} d {seconds % 86400 // 3600:.0f} h"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} m"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
 def counted(number: int, noun: str) -> str:

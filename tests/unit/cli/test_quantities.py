@@ -101,7 +101,10 @@ def test_times_in_json_are_rfc_3339(milliseconds: int | None, text: str | None) 
     [
         (0.42, "0.42 s"),
         (12.3, "12 s"),
+        (59.6, "1 m 0 s"),
         (200, "3 m 20 s"),
+        (299.7, "5 m 0 s"),
+        (3599.8, "1 h 0 m"),
         (7500, "2 h 5 m"),
         (400_000, "4 d 15 h"),
         (None, "–"),
