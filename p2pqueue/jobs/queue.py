@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, Unpack, overload
 
-from p2pqueue.errors import ConfigError
+from p2pqueue.errors import ArgumentError, ConfigError
 from p2pqueue.jobs.options import EnqueueOption, EnqueueOptions, TaskOption, declared
 from p2pqueue.jobs.task import AsyncTask, SyncTask, Task, TaskDecorator, make_task
 
@@ -104,15 +104,15 @@ class Queue:
         A job whose task no device has waits for one, and a warning is logged.
         """
         if task in self.tasks:
-            return self.tasks[task].options(**options).enqueue(**(args or {}))
+            return self.tasks[task].options(**options).enqueue(**_by_name(args))
         from p2pqueue.jobs.enqueueing import enqueue_unknown
 
-        return enqueue_unknown(self.access, task, args or {}, queue=self.name, options=EnqueueOptions().changed(options))
+        return enqueue_unknown(self.access, task, _by_name(args), queue=self.name, options=EnqueueOptions().changed(options))
 
     async def aenqueue(self, task: str, args: Mapping[str, Any] | None = None, /, **options: Unpack[EnqueueOption]) -> Job[Any]:
         """As `enqueue`, without blocking the loop."""
         if task in self.tasks:
-            return await self.tasks[task].options(**options).aenqueue(**(args or {}))
+            return await self.tasks[task].options(**options).aenqueue(**_by_name(args))
         return await _in_thread(lambda: self.enqueue(task, args, **options))
 
     def get(self, job_id: str) -> Job[Any]:
@@ -270,6 +270,12 @@ async def _in_thread(fn: Callable[[], R]) -> R:
     import asyncio
 
     return await asyncio.to_thread(fn)
+
+
+def _by_name(args: Any) -> Mapping[str, Any]:
+    if args is not None and not isinstance(args, Mapping):
+        raise ArgumentError(f"the arguments of a task that is called by its name are a map, as {{'parameter': value}}, not {args!r:.80}")
+    return args or {}
 
 
 def _task_name(name: str | None, function: Callable[..., Any]) -> str:

@@ -68,6 +68,14 @@ def test_a_task_known_here_is_enqueued_by_name_with_its_checks(queue: Queue, han
         queue.enqueue("double", {"n": 1, "m": 2})
 
 
+@pytest.mark.parametrize("task", ["double", "nobody_knows"])
+@pytest.mark.parametrize("args", ["n", 1, [1], ""])
+def test_arguments_that_are_no_map_make_no_job(queue: Queue, task: str, args: Any) -> None:
+    with pytest.raises(ArgumentError, match="are a map"):
+        queue.enqueue(task, args)
+    assert queue.jobs() == []
+
+
 def test_an_unknown_task_waits_and_is_logged(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="p2pqueue"):
         job = queue.enqueue("nobody_knows", {"x": 1})
