@@ -100,7 +100,7 @@ class Commands(click.Group):
 
 @click.pass_context
 def _root(context: click.Context) -> None:
-    """An offline-first job queue on this device; your devices will share it without a server."""
+    """A job queue on your own devices: each goes on alone, and no server is needed."""
 
 
 cli = Commands(

@@ -204,7 +204,7 @@ def _lines(documents: list[dict[str, Any]]) -> list[str]:
 
 
 def _seen(document: dict[str, Any]) -> str:
-    if document["online"] and not document["self"]:
+    if document["online"]:
         return "now"
     return quantities.localised(document["seen_at"][:19] + "Z") if document["seen_at"] else "–"
 

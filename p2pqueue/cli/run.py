@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 _NAMED = (  # have a flag of their own form, or come first
     "slots", "work", "tags", "max_input", "score", "allow_exec", "network", "discovery", "peers", "interfaces",
 )  # fmt: skip
+_SWITCHES = {  # what the flag does, where the setting's words say what both of its values decide
+    "work": "Take no jobs: this device only hands them out, keeps and shows them.",
+    "allow_exec": "Let `exec` jobs and command tasks, which start any program, run here.",
+    "network": "Link to no other device until `p2pqueue online`.",
+    "discovery": "Don't look for other devices by mDNS.",
+}
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -36,8 +42,8 @@ def _setting(name: str, declaration: str, **attributes: Any) -> Callable[[Any], 
     setting = TABLE_BY_NAME.get(name)
     if setting is None:
         return lambda command: command
-    shown = f"  [{setting.variable}]"
-    return click.option(declaration, name, default=None, help=setting.doc + shown, allow_from_autoenv=False, **attributes)
+    told = f"{_SWITCHES.get(name, setting.doc)}  [{setting.variable}]"
+    return click.option(declaration, name, default=None, help=told, allow_from_autoenv=False, **attributes)
 
 
 def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +80,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.argument("app", required=False)
 @_settings
-@click.option("--burst", is_flag=True, help="End when nothing is left to do.")
+@click.option("--burst", is_flag=True, help="End when nothing is left to do here; jobs that are due later are waited for.")
 @pass_invocation
 def run_command(invocation: Invocation, /, app: str | None, burst: bool, **overrides: Any) -> None:
     """Runs the node until it is stopped."""
