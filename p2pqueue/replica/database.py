@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 Transaction = Callable[[Writer], Any]
 _log = logging.getLogger(__name__)
 _READERS_KEPT = 4
+CARRY_OUT_AGAIN = 5.0  # seconds until readers try again what could not be written: it may have taken them as long as a busy file does
 _LOOK_EVERY = 8  # register writes
 
 
@@ -54,6 +56,7 @@ class Database:
         self._unlooked = 0  # numbers given out since the log was looked at
         self._make_deferred: CarryOut | None = None
         self._deferred = 0  # changes that were deferred here and are still to be carried out
+        self._carry_out_at = 0.0  # monotonic time before which a reader doesn't try to
         self._own: Own | None = None  # as the last transaction here left it, at this version of the data:
         self._version: tuple[int] | None = None
 
@@ -102,12 +105,13 @@ class Database:
 
     def has_deferred(self, connection: sqlite3.Connection) -> bool:
         """Says whether changes are still to be carried out, as a connection to this file sees it."""
-        return self._make_deferred is not None and deferring.waits(connection)
+        return self._make_deferred is not None and time.monotonic() >= self._carry_out_at and deferring.waits(connection)
 
     def carry_out(self) -> None:
         """Carries out what was deferred. Where it can't be written now, it stays, as durable as it was."""
         (done,) = self.write_many([deferring.nothing])
         if done.error is not None:
+            self._carry_out_at = time.monotonic() + CARRY_OUT_AGAIN
             _log.warning("what was deferred in %s can't be carried out yet: %s", self.path, done.error)
 
     def write_many(self, fns: Sequence[Transaction]) -> list[Done]:
