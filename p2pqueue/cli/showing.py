@@ -93,7 +93,8 @@ def _job_lines(row: JobRow, runs: list[RunRow], document: dict[str, Any], limit:
     lines = output.pairs(_facts(row, document, limit))
     if document["args"]:
         lines += ["", output.colored("Arguments", None, bold=True)]
-        lines += [f"  {plain(name)} = {_value(value)}" for name, value in document["args"].items()]
+        args = document["args"] if isinstance(document["args"], dict) else {"?": document["args"]}
+        lines += [f"  {plain(name)} = {_value(value)}" for name, value in args.items()]
     if runs:
         lines += ["", output.colored("Attempts", None, bold=True), *_attempts(runs)]
     lines += ["", output.colored("Timeline", None, bold=True)]
@@ -113,7 +114,7 @@ def _advice(row: JobRow, document: dict[str, Any]) -> list[str]:
 
 def _facts(row: JobRow, document: dict[str, Any], limit: int) -> list[tuple[str, str]]:
     status = output.colored(row.status, output.STATUS_COLORS.get(row.status))
-    size = quantities.bytes_text(row.input_size)
+    size, needs = quantities.bytes_text(row.input_size), document["needs"] or []
     facts = [
         ("Job", row.id),
         ("Title", plain(row.title or "")),
@@ -126,7 +127,7 @@ def _facts(row: JobRow, document: dict[str, Any], limit: int) -> list[tuple[str,
         ("Attempt", f"{row.attempt} of {limit}"),
         ("Priority", str(row.priority) if row.priority else ""),
         ("Input", f"{plain(row.input_name)} ({size})" if row.input_name else ""),
-        ("Needs", plain(", ".join(document["needs"] or ()))),
+        ("Needs", plain(", ".join(map(str, needs if isinstance(needs, list) else [needs])))),
         ("Unique key", plain(row.unique_key or "")),
     ]
     return [(name, value) for name, value in facts if value]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from p2pqueue.errors import NoSuchJob
 from p2pqueue.jobs import ledger, rows
 from p2pqueue.jobs.backoff import seconds
 from p2pqueue.jobs.outcome import Outcome
+from p2pqueue.jobs.waiting import moment
 from p2pqueue.jobs.watching import Progress as Progress
 from p2pqueue.jobs.watching import Watch, await_end, wait_for_end
 
@@ -130,13 +131,13 @@ class Job(Generic[R_co]):
     @property
     def created_at(self) -> datetime:
         """When it was enqueued."""
-        return _moment(self.row.created_at)
+        return moment(self.row.created_at)
 
     @property
     def finished_at(self) -> datetime | None:
         """When it ended, if it has."""
         at = self.row.finished_at
-        return None if at is None else _moment(at)
+        return None if at is None else moment(at)
 
     @property
     def done(self) -> bool:
@@ -234,17 +235,13 @@ def _attempt(run: rows.RunRow) -> Attempt:
         number=run.attempt,
         status=run.status,
         device=run.worker_label,
-        started_at=_moment(run.started_at),
-        ended_at=None if run.ended_at is None else _moment(run.ended_at),
+        started_at=moment(run.started_at),
+        ended_at=None if run.ended_at is None else moment(run.ended_at),
         duration=run.duration,
         error=run.error,
         traceback=run.traceback,
         log_tail=run.log_tail,
     )
-
-
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _seconds(timeout: Timeout) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from p2pqueue.errors import AmbiguousId, NoSuchJob
 from p2pqueue.jobs.local import ability, others, task_names, this_device
-from p2pqueue.jobs.waiting import Demand, Situation, reason
+from p2pqueue.jobs.waiting import Demand, Situation, needs_in, reason
 
 STATUSES = ("queued", "running", "paused", "succeeded", "failed", "cancelled")
 TERMINAL = frozenset({"succeeded", "failed", "cancelled"})
@@ -72,7 +72,7 @@ class JobRow(NamedTuple):
     def demand(self) -> Demand:
         """What this job asks of a worker."""
         ready = self.input_size is None or self.input_manifest is not None or bool(self.input_here)
-        return Demand(self.task, frozenset(json.loads(self.needs)) if self.needs else frozenset(), self.input_size, ready)
+        return Demand(self.task, needs_in(self.needs), self.input_size, ready)
 
 
 class RunRow(NamedTuple):
@@ -123,6 +123,9 @@ class JobFilter(NamedTuple):
 
 _EVERY = JobFilter()
 _STORED = {
+    "queue": "coalesce(queue, '')",  # any device may have written a row, with nothing in these
+    "task": "coalesce(task, '')",
+    "created_at": "coalesce(created_at, 0)",
     "priority": "coalesce(priority, 0)",
     "attempt": "coalesce(attempt, 0)",
     "claim": "coalesce(claim, 0)",
@@ -136,7 +139,8 @@ _STORED = {
     "input_here": "EXISTS (SELECT 1 FROM inputs WHERE inputs.job_id = jobs.id AND parameter <> '')",
 }
 _JOB_COLUMNS = ", ".join(_STORED.get(name, name) for name in JobRow._fields)
-_RUN_COLUMNS = ", ".join(RunRow._fields)
+_STORED_OF_RUN = {"attempt": "coalesce(attempt, 0)", "started_at": "coalesce(started_at, 0)", "status": "coalesce(status, '')"}
+_RUN_COLUMNS = ", ".join(_STORED_OF_RUN.get(name, name) for name in RunRow._fields)
 _LIVE_FIRST = "CASE WHEN status IN ('succeeded', 'failed', 'cancelled') THEN 1 ELSE 0 END, created_at DESC, id DESC"
 
 

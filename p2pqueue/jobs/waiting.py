@@ -4,6 +4,7 @@ One sentence each, the same for the claim, the command line and the log. Pure. I
 are named tuples for the reason told in `rows`.
 """
 
+import json
 from collections.abc import Collection, Container, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -38,6 +39,24 @@ class Demand(NamedTuple):
 
 
 EXEC_TASK = "exec"
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_000  # milliseconds: the years 1 to 9999
+
+
+def needs_in(stored: str | None) -> frozenset[str]:
+    """The needs that a row holds. What another device wrote there and is no list of tags is a need that nobody meets."""
+    if not stored:
+        return frozenset()
+    tags = texts_in(stored)
+    return frozenset((repr(stored[:40]),)) if tags is None else frozenset(tags)
+
+
+def texts_in(stored: str) -> tuple[str, ...] | None:
+    """The texts in a row's JSON, None where it holds something else: any device may have written it."""
+    try:
+        found = json.loads(stored)
+    except (ValueError, RecursionError):
+        return None
+    return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
 
 def unfit(demand: Demand, ability: Ability) -> str | None:
@@ -129,4 +148,9 @@ def _seen_by(device: str, situation: Situation) -> Demand:
 
 
 def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return moment(ms).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def moment(ms: int) -> datetime:
+    """A time of a row, or the first or last that there are: any device may have written any number there."""
+    return datetime.fromtimestamp(min(max(ms, _FIRST), _LAST) / 1000, UTC)

@@ -5,11 +5,12 @@ Nothing is read or written: the outcome, the job and the options of its task go 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
+from p2pqueue.errors import ConfigError
 from p2pqueue.jobs.backoff import Backoff, is_retried
+from p2pqueue.jobs.waiting import texts_in
 from p2pqueue.workers.claimed import ClaimedJob, Ending, How
 from p2pqueue.workers.protocol import Continued, Crashed, Failed, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut
 
@@ -56,10 +57,13 @@ def _later(now: int, seconds: float) -> int:
 
 
 def _backoff(job: ClaimedJob, task: TaskDescription | None) -> Backoff:
-    return Backoff.from_json(job.backoff or (task.backoff if task else None))
+    try:
+        return Backoff.from_json(job.backoff or (task.backoff if task else None))
+    except ConfigError:  # any device may have written the job
+        return Backoff()
 
 
 def _retry_on(job: ClaimedJob, task: TaskDescription | None) -> tuple[str, ...] | None:
     if job.retry_on is not None:
-        return tuple(json.loads(job.retry_on))
+        return texts_in(job.retry_on)
     return task.retry_on if task else None

@@ -13,7 +13,7 @@ from typing import Any
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Holder, JobState, Transition
 from p2pqueue.jobs.ledger import put_state
-from p2pqueue.jobs.waiting import Demand
+from p2pqueue.jobs.waiting import Demand, needs_in
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers import begun
 from p2pqueue.workers.claim import Leave, Verdict, judge
@@ -34,7 +34,6 @@ CANDIDATES = f"""SELECT id, task, queue, args, options, title, needs, max_attemp
     WHERE ready = 1 AND status = 'queued' AND live = 1
     ORDER BY rank_priority, due_at, created_at LIMIT {SCAN_LIMIT} OFFSET ?"""
 
-_NO_NEEDS: frozenset[str] = frozenset()
 _NOWHERE: frozenset[str] = frozenset()
 
 
@@ -152,11 +151,11 @@ class _Scan:
 
     def _judge(self, row: tuple[Any, ...]) -> tuple[Demand, Verdict]:
         if row[12] is not None:
-            demand = Demand(row[1], _needs(row[6]), row[12], row[13] is not None or self._is_here(row[0]))
+            demand = Demand(row[1], needs_in(row[6]), row[12], row[13] is not None or self._is_here(row[0]))
             return demand, judge(demand, self._taker.ability)
         known = self._verdicts.get((row[1], row[6]))
         if known is None:
-            demand = Demand(row[1], _needs(row[6]), None, True)
+            demand = Demand(row[1], needs_in(row[6]), None, True)
             known = self._verdicts[row[1], row[6]] = demand, judge(demand, self._taker.ability)
         return known
 
@@ -173,10 +172,6 @@ class _Scan:
         if self._is_here(row[0]):
             found.add(self._taker.device_id)
         return frozenset(found)
-
-
-def _needs(told: str | None) -> frozenset[str]:
-    return frozenset(json.loads(told)) if told else _NO_NEEDS
 
 
 def _claimed(row: tuple[Any, ...], step: Transition, holder: Holder, max_attempts: int, now: int, recorded: bool) -> ClaimedJob:
