@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from p2pqueue.settings import Settings
 
 MOST_INTERFACES: Final = 8  # that are tried: each takes a second where it is deaf
+MOST_PEERS: Final = 8  # that are tried
 CLOCKS_APART: Final = 5.0  # seconds from which times that people compare look wrong
 ORIGIN_WAIT: Final = 5.0  # seconds
 _ALLOW: Final = "allow it in the firewall of this machine"
@@ -40,6 +41,7 @@ def network(settings: Settings, node: Mapping[str, Any] | None) -> Iterator[Find
         yield from _multicast(chosen)
     else:
         yield Finding("mdns", "ok", "switched off by the setting `discovery`; other devices are found by known addresses and `peers`")
+    yield from _peers(settings)
     if settings.origin and "origin" in settings.lanes:
         yield _origin(settings)
     yield from _clocks((node or {}).get("peers", ()))
@@ -132,6 +134,24 @@ def _multicast(chosen: tuple[Interface, ...]) -> Iterator[Finding]:
         else:
             told = f"{quantities.counted(others, 'other host')} answered" if others else "no other host answers"
             yield Finding("mdns", "ok", f"{each.name}: multicast is sent and heard; {told}")
+
+
+def _peers(settings: Settings) -> Iterator[Finding]:
+    from p2pqueue.net import trying
+    from p2pqueue.net.addresses import DEFAULT_PORT, endpoint
+
+    answering = []
+    for peer in settings.peers[:MOST_PEERS]:
+        try:
+            trying.connect(*endpoint(peer, default_port=DEFAULT_PORT))
+        except OSError as error:
+            words = f"{peer} doesn't answer ({error.strerror or error})"
+            mend = "see whether a node runs there and its firewall lets TCP in; or change the setting `peers`"
+            yield Finding("peers", "warning", words, mend)
+        else:
+            answering.append(peer)
+    if answering:
+        yield Finding("peers", "ok", f"{', '.join(answering)}: somebody listens")
 
 
 def _origin(settings: Settings) -> Finding:

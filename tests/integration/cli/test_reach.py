@@ -80,6 +80,15 @@ def test_a_setting_that_cant_be_meant_is_wrong_and_nothing_is_tried_with_it(p2p:
     assert (found["settings"]["verdict"], "port" in found) == ("wrong", False)
 
 
+def test_a_named_peer_that_does_not_answer_is_told_and_one_that_does_too(p2p: CommandLine) -> None:
+    with taken_port() as port:
+        assert checks(p2p, P2PQUEUE_PEERS=f"127.0.0.1:{port}")["peers"]["words"] == f"127.0.0.1:{port}: somebody listens"
+    found = checks(p2p, P2PQUEUE_PEERS=f"127.0.0.1:{port}")["peers"]
+    assert (found["verdict"], f"127.0.0.1:{port} doesn't answer (" in found["words"]) == ("warning", True)
+    assert "setting `peers`" in found["mend"]
+    assert "peers" not in checks(p2p)
+
+
 def test_a_device_that_is_to_be_by_itself_tries_nothing(p2p: CommandLine) -> None:
     assert verdicts(checks(p2p, P2PQUEUE_NETWORK="false")) == {}
 
