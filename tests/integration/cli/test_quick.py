@@ -46,7 +46,7 @@ def filled(p2p: CommandLine) -> CommandLine:
 
 
 def ageless(outcome: Outcome) -> Outcome:
-    return Outcome(outcome.code, re.sub(r" +[\d.]+ s  ", " AGE ", outcome.out), outcome.err)
+    return Outcome(outcome.code, re.sub(r" +(?:AGE|[\d.]+ s)  +", " AGE ", outcome.out), outcome.err)
 
 
 @pytest.mark.parametrize("words", UNDERSTOOD, ids=" ".join)
