@@ -125,7 +125,8 @@ def tell(invocation: Invocation, enqueued: EnqueuedJob, waiting: Waiting) -> int
             invocation.warn("no node runs here; the job waits until one does: `p2pqueue run APP`")
         return _wait(invocation, enqueued.id, waiting)
     except KeyboardInterrupt:
-        invocation.say(f"the job goes on: `p2pqueue watch {enqueued.id}` follows it, `p2pqueue cancel` ends it")
+        beside = "\n" if sys.stderr.isatty() else ""  # the terminal shows ^C
+        invocation.say(f"{beside}the job goes on: `p2pqueue watch {enqueued.id}` follows it, `p2pqueue cancel` ends it")
         raise
 
 

@@ -123,7 +123,7 @@ class _Painter:
         running = node_pid(self._invocation.home) is not None
         with reading(self._invocation.home) as connection:
             whys = {row.id: why_waits(connection, row, node_running=running) for row in waiting}
-        return {job_id: why for job_id, why in whys.items() if why}
+        return {job_id: quantities.localised(why) for job_id, why in whys.items() if why}
 
     def _redraw(self, found: list[JobRow | None], whys: dict[str, str]) -> None:
         width = output.terminal_width() or 80

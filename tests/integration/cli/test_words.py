@@ -49,6 +49,14 @@ def test_the_time_that_a_job_waits_for_is_told_as_it_is_here(p2p: CommandLine) -
     for words in (("list",), ("show", job_id)):
         assert "scheduled for 2090-06-01 12:00:00" in p2p(*words, TZ="America/New_York").out
     assert p2p("show", job_id, "--json").json["why"].endswith("Z")
+    p2p.environment["TZ"] = "America/New_York"
+    watching = p2p.start("watch", job_id)
+    try:
+        assert watching.stdout is not None
+        assert "scheduled for 2090-06-01 12:00:00" in watching.stdout.readline()
+    finally:
+        watching.terminate()
+        watching.communicate(timeout=20)
 
 
 def test_since_is_read_with_and_without_ago() -> None:
