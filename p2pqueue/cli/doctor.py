@@ -137,9 +137,10 @@ def _database(home: Home) -> Iterator[Finding]:
         return
     try:
         problems = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
+        kept_aside = _kept_aside(connection)
         (jobs,) = connection.execute("SELECT coalesce(sum(n), 0) FROM counts WHERE tbl = 'jobs'").fetchone()
     except sqlite3.Error as error:
-        problems, jobs = [str(error)], 0
+        problems, jobs, kept_aside = [str(error)], 0, 0
     finally:
         connection.close()
     if problems != ["ok"]:
@@ -147,6 +148,17 @@ def _database(home: Home) -> Iterator[Finding]:
     else:
         size = home.replica_file.stat().st_size
         yield Finding("database", "ok", f"sound, {quantities.counted(jobs, 'job')}, {quantities.bytes_text(size)}")
+    if kept_aside:
+        words = f"{quantities.counted(kept_aside, 'job')} that a program enqueued can't be read by this version, and didn't become any"
+        yield Finding("enqueued", "wrong", words, "enqueue them again; they are kept in the table `deferred`, with the reason")
+
+
+def _kept_aside(connection: sqlite3.Connection) -> int:
+    try:
+        (number,) = connection.execute("SELECT count(*) FROM deferred WHERE problem IS NOT NULL").fetchone()
+    except sqlite3.OperationalError:  # a home that no program of this version has opened for writing
+        return 0
+    return int(number)
 
 
 def _disk(home: Home) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from p2pqueue import wire
+from p2pqueue.errors import DamagedHome
 from p2pqueue.replica.aside import held_aside
 from p2pqueue.replica.signing import write_from_body
 from p2pqueue.replica.spans import Span, Spans
@@ -144,17 +145,21 @@ def with_values(
 ) -> list[Write]:
     """The writes that rows of `changes` stand for, their values read from the columns in one query per register.
 
-    `unread` leaves the values of signed ones in their bodies, as they travel.
+    `unread` leaves the values of signed ones in their bodies, as they travel. Raises `DamagedHome` where a row stands for
+    nothing that there is.
     """
     wanted: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row[9] is None:
             wanted.setdefault((row[0], row[2]), []).append(row[1])
     values: dict[tuple[str, str, str], tuple[Any, ...]] = {}
-    for (table, register), keys in wanted.items():
-        for key, *columns in connection.execute(shapes[table].select(register), (json.dumps(keys),)):
-            values[table, key, register] = tuple(columns)
-    return [_write(row, values, unread) for row in rows]
+    try:
+        for (table, register), keys in wanted.items():
+            for key, *columns in connection.execute(shapes[table].select(register), (json.dumps(keys),)):
+                values[table, key, register] = tuple(columns)
+        return [_write(row, values, unread) for row in rows]
+    except KeyError as error:
+        raise DamagedHome(f"The database is damaged: a change in it has no values ({error}); restore a backup into a new home") from error
 
 
 def content_of(connection: sqlite3.Connection, shape: Shape, key: str, register: str) -> bytes:

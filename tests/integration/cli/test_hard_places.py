@@ -69,6 +69,16 @@ def test_a_database_whose_schema_is_no_text_any_more_is_told_as_damaged(p2p: Com
         assert "Traceback" not in refused.err
 
 
+def test_what_was_enqueued_and_cant_be_read_any_more_is_told_by_the_doctor(p2p: CommandLine) -> None:
+    job_id = p2p("enqueue", "later").id
+    with closing(sqlite3.connect(p2p.home / "replica.sqlite")) as connection, connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS deferred (id INTEGER PRIMARY KEY, change BLOB NOT NULL, problem TEXT)")
+        connection.execute("INSERT INTO deferred (change) VALUES (x'c1')")
+    assert ids(p2p("list", "--json")) == [job_id]
+    told = p2p("doctor", check=1).out
+    assert "1 job that a program enqueued can't be read by this version" in told
+
+
 def test_damaged_or_missing_keys_never_become_new_ones(p2p: CommandLine, tmp_path: Path) -> None:
     job_id = p2p("enqueue", "later").id
     p2p("backup", str(tmp_path / "backup"))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from p2pqueue.errors import DamagedHome
 from p2pqueue.replica.backup import backup, restore
 from p2pqueue.replica.merged import stamp_text
 from p2pqueue.replica.replica import Replica
@@ -274,3 +276,17 @@ def test_a_machine_that_has_no_id_is_no_other_machine(device: Device, tmp_path: 
     for machine in ("machine", "", "machine", ""):
         with open_replica(device, path=tmp_path / "a.sqlite", machine=machine) as replica:
             assert replica.fork_reason is None
+
+
+@pytest.mark.parametrize(("table", "register"), [("clips", "nothing"), ("nowhere", "title"), ("clips", "title")])
+def test_a_copy_with_a_change_that_has_no_values_says_that_it_is_damaged(device: Device, tmp_path: Path, table: str, register: str) -> None:
+    path = tmp_path / "replica.sqlite"
+    with open_replica(device, path=path) as replica:
+        titled(replica, replica.write(make_clip), "a title")
+    copy = copy_of(path)
+    connection = sqlite3.connect(copy)
+    with connection:
+        connection.execute("UPDATE changes SET tbl = ?, key = 'no row', register = ? WHERE register = 'title'", (table, register))
+    connection.close()
+    with pytest.raises(DamagedHome, match="a change in it has no values"):
+        open_replica(device, path=copy)
