@@ -83,9 +83,9 @@ def enqueue_command(
         with words():
             new = _prepare(access, task, args, known, queue, _options(options))
             enqueued = write(access, new)
+        warn_of_workers(invocation, task)
     finally:
-        access.close()
-    warn_of_workers(invocation, task)
+        access.close()  # last of all: whoever only reads can't take SQLite's log away, and would leave it behind
     return tell(invocation, enqueued, waiting)
 
 

@@ -76,9 +76,9 @@ def exec_command(
             told = {"argv": list(command), "inputs": [str(number + 1) for number in range(len(inputs))], "outputs": names}
             new = new._replace(options={"command": told}, needs=json.dumps(sorted(set(needs))) if needs else None)
             enqueued = write(access, new)
+        warn_of_workers(invocation, new.task, needs=frozenset(needs))
     finally:
         access.close()
-    warn_of_workers(invocation, new.task, needs=frozenset(needs))
     code = tell(invocation, enqueued, waiting)
     if wait and code == edge.DONE and outputs:
         _save(invocation, enqueued.id, outputs)
