@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
-from p2pqueue import wire
 from p2pqueue.clock import tick
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.jobs import ledger
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from p2pqueue.replica.writer import Writer
 
 FORM: Final = 1  # of a deferred job: [form, id, title, priority, values of spec]
-_LIMIT: Final = 1 << 20  # bytes of one: arguments may take 64 KiB
 
 
 class Deferrer:
@@ -49,7 +47,7 @@ def carry_out(writer: Writer, changes: Sequence[bytes]) -> None:
     """Makes the jobs that were deferred. Raises `MalformedMessage` for one that another version may understand."""
     ids, specs, tuned = [], [], []
     for change in changes:
-        match wire.unpack(change, limit=_LIMIT):
+        match _unpack(change):
             case [1, str(job_id), title, int(priority), [*spec]]:
                 ids.append(job_id)
                 specs.append(tuple(spec))
@@ -60,3 +58,11 @@ def carry_out(writer: Writer, changes: Sequence[bytes]) -> None:
     writer.make("jobs", "spec", specs, ids=ids)
     if tuned:
         writer.put_known("jobs", "tune", tuned)
+
+
+def _unpack(change: bytes) -> Any:
+    """What this device wrote itself; no more than the disk may have spoiled it."""
+    try:
+        return msgpack.unpackb(change)
+    except ValueError as error:
+        raise MalformedMessage(f"a deferred job that can't be read: {error}") from error

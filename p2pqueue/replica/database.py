@@ -102,6 +102,8 @@ class Database:
         self._deferred += 1
         if self._deferred >= MOST_DEFERRED:
             self.carry_out()
+        elif self._deferred % _LOOK_EVERY == 0:
+            self.log.checkpoint_if_due()
 
     def has_deferred(self, connection: sqlite3.Connection) -> bool:
         """Says whether changes are still to be carried out, as a connection to this file sees it."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from p2pqueue.replica.lock import WriteLock
 
 _log = logging.getLogger(__name__)
+_MANY = 4  # looks after which somebody writes much: then the log gets its usual size
 _REWIND_WAIT_MS = 100  # how long readers are waited for before the log begins anew
 
 
@@ -28,11 +29,15 @@ class Log:
         self._lock = lock
         self._file = path + "-wal"
         self._size = 0
+        self._looks = 0
 
     def checkpoint_if_due(self) -> None:
         """Moves the log into the database once it has grown beyond 4 MB; waits for nobody."""
         if self._path == MEMORY:
             return
+        self._looks += 1
+        if self._looks == _MANY:
+            self.lengthen()
         try:
             size = os.stat(self._file).st_size
         except OSError:
