@@ -6,6 +6,7 @@ that another device wrote are never compared with ours. Pure: observations and t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -53,7 +54,7 @@ class Vigil:
     watch: LeaseWatch
     since: float  # a round must have been finished after this
     _usable: bool = False
-    _linked: bool = False
+    _waits: bool = False  # for the first round of a link
 
     def woke(self, now: float) -> None:
         """This device slept, or could not work for a while."""
@@ -63,15 +64,19 @@ class Vigil:
     def may_judge(self, now: float, *, usable: bool, synced: float | None) -> bool:
         """Says whether what seems stale is stale.
 
-        `usable`: there is a network, or none is needed; `synced`: when a round was finished last with any linked
-        device, None while none is linked.
+        `usable`: there is a network, or none is needed; `synced`: when a round was finished last with any device that
+        is linked now, None while none is linked, minus infinity while none was finished.
         """
+        waits = synced == -math.inf
         if usable and not self._usable:
             self.woke(now)
-        elif synced is not None and not self._linked:
+        elif waits and not self._waits:
             self.since = now
-        self._usable, self._linked = usable, synced is not None
-        return usable and (synced is None or synced >= self.since or now - self.since >= self.watch.stale_after)
+        self._usable, self._waits = usable, waits
+        if synced is None:
+            return usable
+        # Since two that hold the same say no more, a round of a new link may be older than the look that finds it.
+        return usable and (synced >= self.since or now - self.since >= self.watch.stale_after)
 
 
 def marks(rows: Iterable[tuple[str, int, int, int | None]]) -> dict[str, Hashable]:

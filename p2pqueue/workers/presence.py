@@ -6,7 +6,7 @@ thirty is gone. Pure: what peers told and the time go in. Times are seconds, mon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ TELL_EVERY = 10.0  # seconds between two presences of a device that has nothing 
 GONE_AFTER = 30.0  # seconds: two may be lost
 GRACE_LINKED = 2.0  # seconds from the first link within which a peer has told of itself
 GRACE_ALONE = 5.0  # seconds from the start after which no peer is waited for
+LOOK_AGAIN = 0.05  # seconds between two looks whether what became of jobs has been told
 SCORE_PER_CORE = 30
 _NAMES = 1_000  # tasks, tags or limits taken from one presence
 _LONGEST = 256  # characters of a name
@@ -86,15 +87,18 @@ def read_presence(device_id: str, fields: Mapping[str, Any]) -> Presence:
 class Roster:
     """The workers that this device has heard of lately, and whether it should still wait for the first of them.
 
-    `started` is when this worker started; `others` says whether any other device of the space is known at all.
+    `started` is when this worker started; `others` says whether any other device of the space is known at all; `behind`
+    whether no linked one has told yet all that became of jobs meanwhile.
     """
 
     started: float
     others: bool
+    behind: Callable[[], bool] = lambda: False
     turned: dict[str, float] = field(default_factory=dict)  # by device: when its last slot filled, or the first came free
     _heard: dict[str, tuple[Presence, float]] = field(default_factory=dict)
     _linked: float | None = None
     _met: bool = False  # some peer has told of itself
+    _caught_up: bool = False
 
     def heard(self, presence: Presence, now: float) -> bool:
         """Takes in what a peer told; says whether it tells something new."""
@@ -122,11 +126,20 @@ class Roster:
         return [presence for presence, _ in self._heard.values()]
 
     def waits_until(self, now: float) -> float | None:
-        """Until when this worker holds off after its start, as no peer has told of itself yet; None: it need not."""
-        if self._met or not self.others:
+        """Until when this worker holds off after its start; None: it need not.
+
+        It waits until a peer has told of itself, and of what it knows of jobs: one that was killed and started again
+        would else take back what another has taken over.
+        """
+        if self._caught_up or not self.others:
+            return None
+        if self._met and not self.behind():
+            self._caught_up = True
             return None
         until = self.started + GRACE_ALONE if self._linked is None else self._linked + GRACE_LINKED
-        return until if now < until else None
+        if now >= until:
+            return None
+        return min(until, now + LOOK_AGAIN) if self._met else until
 
 
 def _text(value: object) -> str:

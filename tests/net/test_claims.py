@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -128,6 +129,22 @@ def test_what_a_killed_worker_was_at_is_taken_over_long_before_its_lease_is_over
     h2.kill(signal.SIGKILL)
     until(lambda: running_on(h1, job_id) == "h3", within=10 * pace(), what="h3 runs it, as nobody listens at the address of h2 any more")
     assert [attempt["status"] for attempt in h1.job(job_id)["attempts"]] == ["lost", "running"]
+
+
+def test_what_was_taken_over_from_a_killed_node_is_left_to_its_new_worker_when_that_starts_again(space: Space) -> None:
+    h1, h2 = devices = space(2)
+    h2.run_node()
+    job_id = h2("enqueue", "slow", "seconds=600", "later=600")["id"]
+    until(lambda: running_on(h2, job_id) == "h2", within=10 * pace(), what="h2 runs it")
+    h1.run_node()
+    linked(devices, within=10 * pace())
+    h2.kill(signal.SIGKILL)
+    until(lambda: running_on(h1, job_id) == "h1", within=20 * pace(), what="h1 has taken it over")
+    h2.run_node()
+    linked(devices, within=20 * pace())
+    time.sleep(3.0)  # what would go wrong goes wrong within a second of the first link
+    job = until(lambda: (found := h2.job(job_id))["worker_label"] == "h1" and found, within=10 * pace(), what="h2 knows it")
+    assert (job["status"], [attempt["status"] for attempt in job["attempts"]]) == ("running", ["lost", "running"])
 
 
 @pytest.mark.soak  # the aim; where replicas lag by more than a step, some short jobs run twice

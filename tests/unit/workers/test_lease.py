@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from p2pqueue.workers.lease import LeaseWatch
+import math
+
+from p2pqueue.workers.lease import LeaseWatch, Vigil
 
 
 def test_a_lease_that_changes_is_never_stale() -> None:
@@ -35,3 +37,39 @@ def test_after_a_sleep_of_the_watcher_nobody_is_stale_at_once() -> None:
     watch.restart(now=30_000.0)
     assert watch.stale(now=30_000.0) == []
     assert watch.stale(now=30_045.0) == ["job"]
+
+
+def vigil() -> Vigil:
+    """One that has judged alone, since its start at 0."""
+    made = Vigil(LeaseWatch(45.0), since=0.0)
+    assert made.may_judge(1.0, usable=True, synced=None)
+    return made
+
+
+def test_a_round_that_was_finished_before_the_next_look_lets_judge() -> None:
+    assert vigil().may_judge(100.0, usable=True, synced=98.0)
+
+
+def test_a_link_without_a_finished_round_is_waited_for_as_long_as_a_lease_lasts() -> None:
+    watching = vigil()
+    assert not watching.may_judge(100.0, usable=True, synced=-math.inf)
+    assert not watching.may_judge(144.0, usable=True, synced=-math.inf)
+    assert watching.may_judge(145.0, usable=True, synced=-math.inf)
+
+
+def test_a_round_after_such_a_wait_lets_judge() -> None:
+    watching = vigil()
+    assert not watching.may_judge(100.0, usable=True, synced=-math.inf)
+    assert watching.may_judge(103.0, usable=True, synced=102.0)
+
+
+def test_after_a_wake_only_a_later_round_counts() -> None:
+    watching = vigil()
+    assert watching.may_judge(10.0, usable=True, synced=9.0)
+    watching.woke(50.0)
+    assert not watching.may_judge(51.0, usable=True, synced=9.0)
+    assert watching.may_judge(53.0, usable=True, synced=52.0)
+
+
+def test_without_a_network_nothing_is_judged() -> None:
+    assert not vigil().may_judge(10.0, usable=False, synced=None)

@@ -86,3 +86,18 @@ def test_after_the_start_the_first_presence_is_waited_for_but_not_for_ever() -> 
     assert roster.waits_until(11.0 + GRACE_LINKED) is None
     roster.heard(STUDIO, 11.5)
     assert roster.waits_until(11.5) is None
+
+
+def test_after_the_start_what_became_of_jobs_is_waited_for_too_but_not_for_ever() -> None:
+    behind = True
+    roster = Roster(started=10.0, others=True, behind=lambda: behind)
+    roster.linked(11.0)
+    roster.heard(STUDIO, 11.1)
+    until = roster.waits_until(11.1)
+    assert until is not None
+    assert 11.1 < until < 11.3
+    assert roster.waits_until(11.0 + GRACE_LINKED) is None
+    behind = False
+    assert roster.waits_until(11.2) is None
+    behind = True  # as when the link is lost: it has been told once
+    assert roster.waits_until(11.3) is None
