@@ -165,4 +165,8 @@ async def test_a_child_that_is_told_to_end_while_idle_is_replaced(pool: Pool, st
     for child in list(pool._children):
         if child.alive:
             child._process.send_signal(signal.SIGTERM)
+    for _ in range(2000):  # until it is noticed: a job that comes before has its child end under it
+        if not any(child.alive for child in pool._children):
+            break
+        await asyncio.sleep(0.01)
     assert await stage.value("echo", value=2) == 2
