@@ -206,9 +206,9 @@ class Database:
         """Begins a transaction with what was deferred; what follows counts as written after it."""
         try:
             deferring.carry_out(writer, make)
-        except sqlite3.OperationalError:
-            raise
-        except Exception as error:  # noqa: BLE001 - one of them is at fault: each for itself
+        except Exception as error:  # one of them is at fault: each for itself
+            if deferring.is_of_the_disk(error):
+                raise
             _log.debug("deferred changes are made one by one: %s", error)
             self._roll_back()
             self._cursor.execute("BEGIN IMMEDIATE")

@@ -50,17 +50,22 @@ def carry_out(writer: Writer, make: CarryOut) -> bool:
 def carry_out_singly(writer: Writer, make: CarryOut) -> None:
     """As `carry_out`, each for itself: one that can't be made stays, with its problem, and keeps nothing else up.
 
-    Raises `sqlite3.OperationalError`, which is the disk's fault and not a change's.
+    Raises what is the disk's fault and not a change's.
     """
     for place, change in writer.connection.execute(_WAITING).fetchall():
         done = writer.alone(place, _only(make, change))
-        if isinstance(done.error, sqlite3.OperationalError):
+        if done.error is not None and is_of_the_disk(done.error):
             raise done.error
         if done.error is None:
             writer.connection.execute("DELETE FROM deferred WHERE id = ?", (place,))
         else:
             _log.error("a deferred change can't be made, and is kept aside: %s", done.error)
             writer.connection.execute("UPDATE deferred SET problem = ? WHERE id = ?", (str(done.error) or repr(done.error), place))
+
+
+def is_of_the_disk(error: BaseException) -> bool:
+    """Says whether disk or file are at fault: full, busy, damaged. What else SQLite raises is about a change's values."""
+    return type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
 def nothing(_: Writer) -> None:

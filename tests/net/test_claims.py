@@ -103,8 +103,9 @@ def test_progress_is_seen_live_and_a_cancel_stops_the_run_from_another_device(sp
     assert (stopped - cancelled).total_seconds() < 1.0 * pace()
 
 
-def test_what_a_device_was_at_that_says_goodbye_is_gone_on_with_at_once(space: Space) -> None:
-    h1, h2, h3 = devices = space(3, grace="0s")
+def one_of_three_works(devices: list[Device]) -> str:
+    """Lets h2 begin a job that h1, which doesn't work, enqueued; h3 joins them, and could go on with it. Gives the job's id."""
+    h1, h2, h3 = devices
     h1.run_node(None, "--no-work")
     h2.run_node()
     linked([h1, h2], within=10 * pace())
@@ -112,20 +113,20 @@ def test_what_a_device_was_at_that_says_goodbye_is_gone_on_with_at_once(space: S
     until(lambda: running_on(h1, job_id) == "h2", within=10 * pace(), what="h2 runs it")
     h3.run_node()
     linked(devices, within=10 * pace())
+    return str(job_id)
+
+
+def test_what_a_device_was_at_that_says_goodbye_is_gone_on_with_at_once(space: Space) -> None:
+    h1, h2, _ = devices = space(3, grace="0s")
+    job_id = one_of_three_works(devices)
     h2.kill(signal.SIGTERM)
     until(lambda: running_on(h1, job_id) == "h3", within=5 * pace(), what="h3 runs it, long before the lease is over")
     assert h1.job(job_id)["attempts"][0]["status"] == "released"
 
 
 def test_what_a_killed_worker_was_at_is_taken_over_long_before_its_lease_is_over(space: Space) -> None:
-    h1, h2, h3 = devices = space(3)
-    h1.run_node(None, "--no-work")
-    h2.run_node()
-    linked([h1, h2], within=10 * pace())
-    job_id = h1("enqueue", "slow", "seconds=600", "later=600")["id"]
-    until(lambda: running_on(h1, job_id) == "h2", within=10 * pace(), what="h2 runs it")
-    h3.run_node()
-    linked(devices, within=10 * pace())
+    h1, h2, _ = devices = space(3)
+    job_id = one_of_three_works(devices)
     h2.kill(signal.SIGKILL)
     until(lambda: running_on(h1, job_id) == "h3", within=10 * pace(), what="h3 runs it, as nobody listens at the address of h2 any more")
     assert [attempt["status"] for attempt in h1.job(job_id)["attempts"]] == ["lost", "running"]

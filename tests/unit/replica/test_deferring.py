@@ -133,14 +133,15 @@ def test_an_odd_one_is_kept_aside_and_keeps_nothing_up(open_it: Opener, caplog: 
     assert replica.read(names) == ["one", "three", "two"]
 
 
+@pytest.mark.parametrize("fault", [sqlite3.OperationalError("disk I/O error"), sqlite3.DatabaseError("malformed")], ids=["full", "damaged"])
 def test_what_cannot_be_carried_out_now_is_carried_out_later(
-    tmp_path: Path, options: dict[str, object], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, options: dict[str, object], caplog: pytest.LogCaptureFixture, fault: sqlite3.Error
 ) -> None:
     full = True
 
     def on_a_full_disk(writer: Writer, changes: Sequence[bytes]) -> None:
         if full:
-            raise sqlite3.OperationalError("disk I/O error")
+            raise fault
         carry_out(writer, changes)
 
     with Replica.open(tmp_path / "replica.sqlite", **{**options, "carry_out": on_a_full_disk}) as replica:  # type: ignore[arg-type]
