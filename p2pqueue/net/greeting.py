@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 from p2pqueue.errors import LinkRefused, MalformedMessage, PeerError
 from p2pqueue.net import codes
-from p2pqueue.net.framing import Assembler
+from p2pqueue.net.framing import Assembler, split
 from p2pqueue.net.handshake import FIRST_LIMIT, PAIR_MODE, SECRET_SIZE, Credentials, Initiator, Proven, Responder
 from p2pqueue.net.hello import Hello, agree, read_hello
-from p2pqueue.net.notes import About, read_note
+from p2pqueue.net.notes import About, Note, Twin, read_note
 from p2pqueue.net.pipe import Pipe
 from p2pqueue.net.sealing import Opener, Sealer, SessionKeys
+from p2pqueue.net.twins import Twins
 
 HANDSHAKE_WAIT = 5.0  # seconds from the connection to the link
 
@@ -82,8 +83,8 @@ class Desk:
     credentials: Callable[[], Credentials]
     admit: Admit
     about: Callable[[], About]
-    is_mine: Callable[[Proven, bool], bool]  # (who, dialled by us): whether that is this device itself; raises `LinkRefused` if we dialled
-    coming: Callable[[Proven, int], None]  # (who, +1 or −1): it may link and is about to, or is no more; raises `LinkRefused` if not now
+    coming: Callable[[Proven, int], None]  # (who, +1 or −1): it may link and is about to, or is no more
+    twins: Twins
 
 
 async def dial(pipe: Pipe, desk: Desk) -> Greeted:
@@ -144,9 +145,13 @@ async def _dial(pipe: Pipe, desk: Desk) -> Greeted:
     await pipe.send(initiator.begin())
     await pipe.send(initiator.prove(await receive_early(pipe)))
     proven = initiator.finish(await receive_early(pipe))
-    desk.is_mine(proven, True)
+    desk.twins.is_mine(proven, True)
     member = _admitted(desk.admit(proven.chain), proven)
-    about = _read_about(proven.about)
+    about = _about_of(read_note(proven.about))
+    if about.twin is not None:
+        answer = desk.twins.answer(about.twin, member.label or about.label)
+        await pipe.send(Sealer(initiator.keys.sending).seal(next(split("net", answer.pack()))))
+        raise LinkRefused(codes.words(codes.CLONE), code=codes.CLONE)
     return _greeted(proven, member, theirs, protocol=protocol, about=about, mine=desk.about(), keys=initiator.keys, dialled=True)
 
 
@@ -158,20 +163,22 @@ async def _answer(pipe: Pipe, desk: Desk) -> Greeted | Hello:
     responder = Responder(desk.credentials(), secret=os.urandom(SECRET_SIZE), hellos=(frame, desk.hello.pack()))
     await pipe.send(responder.answer(beginning))
     proven = responder.check(await receive_early(pipe))
-    if desk.is_mine(proven, False):
+    if desk.twins.is_mine(proven, False):
         await pipe.send(responder.prove(desk.about().pack()))  # so that it learns the same
         raise LinkRefused("this device dialled itself, or is here twice", code=codes.CLONE)
     member = _admitted(desk.admit(proven.chain), proven)
+    if (holding := desk.twins.holding(proven)) is not None:
+        await pipe.send(responder.prove(replace(desk.about(), twin=holding).pack()))
+        said = await _first_note(pipe, Opener(responder.keys.receiving))
+        if isinstance(said, Twin):
+            desk.twins.introduce(proven, said)
+        raise LinkRefused("two running devices show the same key: one of the two homes was copied", code=codes.CLONE)
     desk.coming(proven, +1)
     try:
         mine = desk.about()
         await pipe.send(responder.prove(mine.pack()))
         opener = Opener(responder.keys.receiving)
-        match Assembler().take(opener.open(await receive_early(pipe))):
-            case ("net", message):
-                about = _read_about(message)
-            case _:
-                raise MalformedMessage("the first frame of a link tells what its maker is")
+        about = _about_of(await _first_note(pipe, opener))
     finally:
         desk.coming(proven, -1)
     return _greeted(proven, member, theirs, protocol=protocol, about=about, mine=mine, keys=responder.keys, dialled=False, opener=opener)
@@ -206,8 +213,16 @@ def _admitted(outcome: Admitted | Refused, proven: Proven) -> Admitted:
     return outcome
 
 
-def _read_about(packed: bytes) -> About:
-    note = read_note(packed)
+async def _first_note(pipe: Pipe, opener: Opener) -> Note | None:
+    """What the dialling side says in the link's first frame."""
+    match Assembler().take(opener.open(await receive_early(pipe))):
+        case ("net", message):
+            return read_note(message)
+        case _:
+            raise MalformedMessage("the first frame of a link tells what its maker is")
+
+
+def _about_of(note: Note | None) -> About:
     if not isinstance(note, About):
         raise MalformedMessage("a device that doesn't say what it is")
     return note

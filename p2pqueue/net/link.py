@@ -17,7 +17,7 @@ from p2pqueue.net import codes
 from p2pqueue.net.framing import Assembler, Topic
 from p2pqueue.net.greeting import Greeted
 from p2pqueue.net.heartbeat import Heartbeat
-from p2pqueue.net.notes import About, Bye, Note, Ping, Pong, Signalling, read_note
+from p2pqueue.net.notes import About, Bye, Note, Ping, Pong, Signalling, Twin, read_note
 from p2pqueue.net.outbox import Outbox
 from p2pqueue.net.pipe import Pipe
 
@@ -47,7 +47,7 @@ class Link:
     """One sealed connection between two devices.
 
     :param on_message: gets every message but the link's own; it may not raise, and not wait.
-    :param on_note: gets what the other side tells of WebRTC and of itself.
+    :param on_note: gets what the other side tells of WebRTC, of itself and of twins.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Link:
                 self.heartbeat.answered(number, now=time.monotonic(), their_wall=wall, wall=time.time())
             case Bye(reason):
                 self._said_bye = f"it left: {reason}" if reason else "it left"
-            case About() | Signalling() as note:
+            case About() | Signalling() | Twin() as note:
                 self._on_note(note)
             case None:
                 pass

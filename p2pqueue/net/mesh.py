@@ -94,8 +94,8 @@ class Mesh:
         self._watch = InterfaceWatch(options.interfaces)
         self._schedule = DialSchedule(book, is_local=self._is_local)
         self._roster = Roster(
-            identity.device_id, on_up=on_up, on_down=self._down(on_down), on_message=on_message, is_local=self._is_local,
-            equip=self._equip, beat=beat,
+            identity.device_id, on_up=on_up, on_down=self._down(on_down), on_message=on_message,
+            on_twin=lambda peer, said: self._reception.twins.heard(peer, said), is_local=self._is_local, equip=self._equip, beat=beat,
         )  # fmt: skip
         self._door = Door()
         self._reception = Reception(

@@ -11,10 +11,12 @@ from typing import Any
 
 from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
+from p2pqueue.net.handshake import INSTANCE_SIZE
 
 NOTE_LIMIT = 16 * 1024  # bytes: a WebRTC signal with all its candidates has room
 LABEL_LIMIT = 64  # characters of a device's label
 TICKET_SIZE = 32  # bytes
+_SIGNATURE_SIZE = 64  # bytes
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,24 @@ class Bye:
 
 
 @dataclass(frozen=True)
+class Twin:
+    """One of two running devices with one key says to the other that it is there; see `net.twins`."""
+
+    instance: bytes  # who says it
+    other: bytes  # to whom
+    proof: bytes  # its signature; empty where a third device only tells that it is there
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Its parts by their names."""
+        return {"instance": self.instance, "other": self.other, "proof": self.proof}
+
+    def pack(self) -> bytes:
+        """The message."""
+        return wire.pack({"kind": "twin", **self.fields})
+
+
+@dataclass(frozen=True)
 class About:
     """What a device says of itself once it is known who it is."""
 
@@ -59,10 +79,12 @@ class About:
     port: int  # where it listens; 0 where nobody can reach it
     ticket: bytes  # what the reader of this shows to fetch shards by HTTP
     lanes: frozenset[str]  # how it exchanges payloads: webrtc, http, origin
+    twin: Twin | None = None  # whose place the reader of this doesn't get: no link comes of it
 
     def pack(self) -> bytes:
         """The message."""
-        return wire.pack({"kind": "about", "label": self.label, "port": self.port, "ticket": self.ticket, "lanes": sorted(self.lanes)})
+        said = {"kind": "about", "label": self.label, "port": self.port, "ticket": self.ticket, "lanes": sorted(self.lanes)}
+        return wire.pack(said if self.twin is None else {**said, "twin": self.twin.fields})
 
 
 @dataclass(frozen=True)
@@ -77,7 +99,7 @@ class Signalling:
         return wire.pack({"kind": "rtc", "body": self.body, "signature": self.signature})
 
 
-Note = Ping | Pong | Bye | About | Signalling
+Note = Ping | Pong | Bye | About | Signalling | Twin
 
 
 def read_note(message: bytes) -> Note | None:
@@ -91,9 +113,11 @@ def read_note(message: bytes) -> Note | None:
             return Bye(shown(reason, 200))
         case {"kind": "about", **fields}:
             return _about(fields)
-        case {"kind": "rtc", "body": bytes(body), "signature": bytes(signature)} if len(signature) == 64:
+        case {"kind": "rtc", "body": bytes(body), "signature": bytes(signature)} if len(signature) == _SIGNATURE_SIZE:
             return Signalling(body, signature)
-        case {"kind": str(kind), **_rest} if kind not in ("ping", "pong", "bye", "about", "rtc"):
+        case {"kind": "twin", **fields}:
+            return _twin(fields)
+        case {"kind": str(kind), **_rest} if kind not in ("ping", "pong", "bye", "about", "rtc", "twin"):
             return None
         case _:
             raise MalformedMessage("a note of the link that can't be read")
@@ -109,6 +133,16 @@ def _about(fields: dict[Any, Any]) -> About:
         case {"label": str(label), "port": int(port), "ticket": bytes(ticket), "lanes": list(lanes)} if (
             0 <= port < 65536 and len(ticket) == TICKET_SIZE and len(lanes) <= 16
         ):
-            return About(shown(label), port, ticket, frozenset(lane for lane in lanes if isinstance(lane, str) and len(lane) <= 16))
+            twin = fields.get("twin")
+            known = frozenset(lane for lane in lanes if isinstance(lane, str) and len(lane) <= 16)
+            return About(shown(label), port, ticket, known, None if twin is None else _twin(twin))
         case _:
             raise MalformedMessage("what a device says of itself can't be read")
+
+
+def _twin(fields: Any) -> Twin:
+    match fields:
+        case {"instance": bytes(instance), "other": bytes(other), "proof": bytes(proof)}:
+            if len(instance) == len(other) == INSTANCE_SIZE and len(proof) in (0, _SIGNATURE_SIZE):
+                return Twin(instance, other, proof)
+    raise MalformedMessage("what one of two devices with one key says can't be read")

@@ -14,13 +14,14 @@ from p2pqueue.identity.keys import Identity
 from p2pqueue.net import codes, greeting
 from p2pqueue.net.door import Door
 from p2pqueue.net.greeting import Admit, Desk, Duplicate
-from p2pqueue.net.handshake import INSTANCE_SIZE, Credentials, Proven
+from p2pqueue.net.handshake import INSTANCE_SIZE, Credentials
 from p2pqueue.net.hello import Hello
 from p2pqueue.net.notes import About
 from p2pqueue.net.pairing import MOST_PAIRINGS, PAIRING_WAIT, PairingPipe
 from p2pqueue.net.peer import Peer
 from p2pqueue.net.pipe import Pipe, PipeClosed
 from p2pqueue.net.roster import Roster
+from p2pqueue.net.twins import Twins
 
 Pairing = Callable[[PairingPipe], Awaitable[None]]
 
@@ -46,9 +47,9 @@ class Reception:
         self._roster = roster
         self._door = door
         self._on_linked = on_linked
-        self._on_clone = on_clone
         self._pairings = 0
-        self.desk = Desk(hello, self._credentials, admit, about, self._is_mine, roster.coming)
+        self.twins = Twins(identity, self._instance, holder=roster.holder, on_clone=on_clone)
+        self.desk = Desk(hello, self._credentials, admit, about, roster.coming, self.twins)
 
     async def came(self, pipe: Pipe, request: web.Request) -> None:
         """Takes a connection that came in, until it ends."""
@@ -86,18 +87,6 @@ class Reception:
     def _credentials(self) -> Credentials:
         mine = self._identity
         return Credentials(mine.space_id, mine.root_public, mine.device_id, self._instance, mine.chain, mine.sign)
-
-    def _is_mine(self, proven: Proven, dialled: bool) -> bool:
-        """Says whether a device has this one's key; tells of a clone, and ends a connection that this device opened to it."""
-        if proven.device_id != self._identity.device_id:
-            return False
-        myself = proven.instance == self._instance
-        if not myself and self._on_clone is not None:
-            self._on_clone("another running device has the key of this one: one of the two homes was copied from the other")
-        if dialled:
-            code = codes.MYSELF if myself else codes.CLONE
-            raise LinkRefused(codes.words(code), code=code)
-        return True
 
 
 def _weight(error: Exception) -> float:

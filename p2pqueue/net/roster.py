@@ -1,7 +1,7 @@
 """Which links are there now, and which of two between the same devices stays?
 
 - A device that restarted (its instance is another) gets the new one; where that goes to and fro, two devices have one
-  key, and the one that is linked stays.
+  key, and the one that is linked stays as long as the other asks again.
 - A link that this device dialled, to one that it is linked to, is dropped before the other side counts it.
 - Of two that both sides dialled at the same moment, the one dialled by the device with the lower id stays.
 - Else the newer: the other side wouldn't have made it if it still had the old one.
@@ -24,7 +24,7 @@ from p2pqueue.net.framing import Topic
 from p2pqueue.net.greeting import Duplicate, Greeted
 from p2pqueue.net.handshake import Proven
 from p2pqueue.net.link import Beat, Link
-from p2pqueue.net.notes import Note, Signalling
+from p2pqueue.net.notes import Note, Signalling, Twin
 from p2pqueue.net.peer import Peer
 from p2pqueue.net.pipe import Pipe
 
@@ -42,16 +42,18 @@ class Roster:
     :param equip: gives a fresh peer what carries its messages faster than the link.
     :param on_up: gets each peer once it is linked.
     :param on_down: gets it once it isn't any more, with the reason in words.
+    :param on_twin: gets what one of two devices with one key says to the other, with the peer that brings it.
     """
 
     def __init__(
         self, device_id: str, *, on_up: Callable[[Peer], None], on_down: Callable[[Peer, str], None], on_message: OnMessage,
-        is_local: Callable[[str], bool], equip: Callable[[Peer], None], beat: Beat,
+        on_twin: Callable[[Peer, Twin], None], is_local: Callable[[str], bool], equip: Callable[[Peer], None], beat: Beat,
     ) -> None:  # fmt: skip
         self._mine = device_id
         self._on_up = on_up
         self._on_down = on_down
         self._on_message = on_message
+        self._on_twin = on_twin
         self._is_local = is_local
         self._equip = equip
         self._beat = beat
@@ -61,11 +63,17 @@ class Roster:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def coming(self, proven: Proven, change: int) -> None:
-        """A device that may link is about to, by its own dialling; or is no more. Raises `LinkRefused` for one of two twins."""
+    def holder(self, proven: Proven) -> Peer | None:
+        """The linked one of two devices with one key that took turns too often; the other comes now, and doesn't get its place."""
         old = self.peers.get(proven.device_id)
-        if change > 0 and old is not None and old.instance != proven.instance and len(self._recent_turns(proven.device_id)) >= MOST_TURNS:
-            raise LinkRefused("two running devices show the same key: one of the two homes was copied", code=codes.CLONE)
+        turns = self._recent_turns(proven.device_id)
+        if old is None or old.instance == proven.instance or len(turns) < MOST_TURNS:
+            return None
+        self._turns[proven.device_id] = [*turns[1 - MOST_TURNS :], time.monotonic()]
+        return old
+
+    def coming(self, proven: Proven, change: int) -> None:
+        """A device that may link is about to, by its own dialling; or is no more."""
         self._coming[proven.device_id] += change
         self._coming += Counter()  # forgets what is at zero
 
@@ -138,6 +146,8 @@ class Roster:
         def on_note(note: Note) -> None:
             if isinstance(note, Signalling) and peer.direct is not None:
                 peer.direct.received(note)
+            elif isinstance(note, Twin):
+                self._on_twin(peer, note)
 
         link = Link(pipe, greeted, on_message=on_message, on_note=on_note, beat=self._beat)
         if greeted.dialled:

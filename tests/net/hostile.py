@@ -36,6 +36,7 @@ from p2pqueue.net.hello import PROTOCOLS, Hello
 from p2pqueue.net.mesh import Mesh, NetOptions
 from p2pqueue.net.notes import TICKET_SIZE, About, Ping
 from p2pqueue.net.pipe import Pipe
+from p2pqueue.net.twins import Twins
 
 PORT = 7433
 MORE = 0x80
@@ -142,10 +143,8 @@ async def linked(client: aiohttp.ClientSession, identity: Identity, host: str) -
     """A link that was greeted as it should be."""
     mine = credentials(identity)
     about = About(identity.label, 0, bytes(TICKET_SIZE), frozenset())
-    desk = Desk(
-        Hello(*PROTOCOLS, "0"), lambda: mine, Members(identity).admit, lambda: about, lambda proven, dialled: False,
-        lambda device, change: None,
-    )  # fmt: skip
+    twins = Twins(identity, mine.instance, holder=lambda proven: None, on_clone=None)
+    desk = Desk(Hello(*PROTOCOLS, "0"), lambda: mine, Members(identity).admit, lambda: about, lambda device, change: None, twins)
     pipe = await opened(client, host)
     try:
         greeted = await dial(pipe, desk)

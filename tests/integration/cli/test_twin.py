@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.cli.conftest import CommandLine, RunningNode
+from tests.integration.cli.test_pairing import invited
 from tests.integration.cli.test_pairing_by_node import wait_until
 
 NET = ("--interface", "lo", "--no-discovery", "--listen", "127.0.0.1:0")
@@ -58,6 +59,27 @@ def test_both_refuse_jobs_in_words_and_the_one_that_is_left_takes_them_again(p2p
         stop_copy()
         wait_until(lambda: trouble(p2p) is None)
         assert p2p("enqueue", "echo", "text=again", "--wait", "--json").json["result"] == "again"
+
+
+@pytest.mark.timeout(120)
+def test_a_third_device_that_both_dial_tells_them_of_one_another(p2p: CommandLine) -> None:
+    third = CommandLine(p2p.home.parent / "third", p2p.environment)
+    with invited(p2p) as invitation:
+        third("join", invitation.code, "--peer", invitation.address, "--label", "third")
+        invitation.ended()
+    copy = CommandLine(p2p.home.parent / "copy", p2p.environment)
+    shutil.copytree(p2p.home, copy.home)
+    with third.node(*NET, "--no-work", app=None) as node, ExitStack() as stack:
+        twins = [stack.enter_context(each.node(*NET, "--peer", address(node))) for each in (p2p, copy)]
+        wait_until(lambda: all(trouble(each) for each in (p2p, copy)))
+        for each in (p2p, copy):
+            assert "third has met both" in trouble(each)
+            assert "has the key of this one" in each("enqueue", "echo", check=1).err
+        job = third("enqueue", "echo", "text=by one").id
+        assert third("show", job, "--json").json["status"] == "queued"
+        twins[1].stop()
+        wait_until(lambda: trouble(p2p) is None)
+        wait_until(lambda: third("show", job, "--json").json["status"] == "succeeded")
 
 
 @pytest.mark.timeout(120)

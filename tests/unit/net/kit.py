@@ -25,6 +25,7 @@ from p2pqueue.net.mesh import Mesh, NetOptions
 from p2pqueue.net.notes import TICKET_SIZE, About
 from p2pqueue.net.peer import Peer
 from p2pqueue.net.pipe import Pipe
+from p2pqueue.net.twins import Twins
 
 QUICK = Beat(every=0.1, dead_after=0.3)
 
@@ -173,9 +174,8 @@ async def link_by_hand(pipe: Pipe, identity: Identity) -> Greeted:
         return About(identity.label, 0, bytes(TICKET_SIZE), frozenset())
 
     mine = credentials(identity)
-    desk = Desk(
-        Hello(*PROTOCOLS, "0"), lambda: mine, Members(identity).admit, about, lambda proven, dialled: False, lambda device, change: None
-    )
+    twins = Twins(identity, mine.instance, holder=lambda proven: None, on_clone=None)
+    desk = Desk(Hello(*PROTOCOLS, "0"), lambda: mine, Members(identity).admit, about, lambda device, change: None, twins)
     greeted = await dial(pipe, desk)
     await pipe.send(greeted.sealer.seal(next(split("net", greeted.mine.pack()))))
     return greeted

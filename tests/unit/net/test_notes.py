@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,13 +12,25 @@ from hypothesis import strategies as st
 
 from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.net.notes import LABEL_LIMIT, TICKET_SIZE, About, Bye, Note, Ping, Pong, Signalling, read_note
+from p2pqueue.net.notes import LABEL_LIMIT, TICKET_SIZE, About, Bye, Note, Ping, Pong, Signalling, Twin, read_note
 
 ABOUT = About("kitchen", 7433, os.urandom(TICKET_SIZE), frozenset({"webrtc", "http"}))
+TWIN = Twin(bytes(16), os.urandom(16), os.urandom(64))
 
 
 @pytest.mark.parametrize(
-    "note", [Ping(7), Pong(7, 1.5), Bye("its node stops"), ABOUT, Signalling(b"body", bytes(64))], ids=lambda note: type(note).__name__
+    "note",
+    [
+        Ping(7),
+        Pong(7, 1.5),
+        Bye("its node stops"),
+        ABOUT,
+        replace(ABOUT, twin=TWIN),
+        replace(ABOUT, twin=replace(TWIN, proof=b"")),
+        Signalling(b"body", bytes(64)),
+        TWIN,
+    ],
+    ids=lambda note: type(note).__name__,
 )
 def test_every_note_comes_back(note: Note) -> None:
     assert read_note(note.pack()) == note
@@ -39,7 +52,10 @@ def test_kinds_and_keys_of_a_later_version_are_ignored() -> None:
         {"kind": "about", "label": "a", "port": 70_000, "ticket": bytes(TICKET_SIZE), "lanes": []},
         {"kind": "about", "label": "a", "port": 1, "ticket": b"short", "lanes": []},
         {"kind": "about", "label": "a", "port": 1, "ticket": bytes(TICKET_SIZE), "lanes": ["x"] * 17},
+        {"kind": "about", "label": "a", "port": 1, "ticket": bytes(TICKET_SIZE), "lanes": [], "twin": 7},
         {"kind": "rtc", "body": b"b", "signature": b"short"},
+        {"kind": "twin", "instance": bytes(16), "other": bytes(16), "proof": b"short"},
+        {"kind": "twin", "instance": bytes(15), "other": bytes(16), "proof": bytes(64)},
         {"kind": 7},
         {},
         [],
