@@ -83,4 +83,6 @@ class Disk:
     async def _in_thread(self, fn: Callable[[], T]) -> T:
         if self._store.is_closed:
             raise WorldError(f"{self._store.path} has been closed")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, fn)
+        done = await asyncio.get_running_loop().run_in_executor(self._threads, fn)
+        await self._store.settle()  # nothing goes out before it is durable
+        return done

@@ -43,6 +43,36 @@ class Change:
         self.whole = whole  # it makes a transaction of its own, and takes the replica
 
 
+class Committed:
+    """What a transaction came to, whose writers are still to be answered."""
+
+    __slots__ = ("answers", "changes", "seen", "touched")
+
+    def __init__(self, changes: list[Change], answers: list[Done], touched: list[Rows | None], seen: bool) -> None:
+        self.changes = changes
+        self.answers = answers
+        self.touched = touched
+        self.seen = seen  # the companion saw what others wrote
+
+    @property
+    def is_hurried(self) -> bool:
+        """Says whether the companion waits for it, who goes on without the disk."""
+        return any(change.looks for change in self.changes)
+
+    def answer_companion(self) -> None:
+        """Tells the companion: what it claimed shall start at once."""
+        for change, done in zip(self.changes, self.answers, strict=True):
+            if change.looks:
+                change.then(done)
+
+    def answer(self, failure: Exception | None) -> None:
+        """Tells the others, all of them if what they wrote is not durable."""
+        failed = Done(error=failure) if failure is not None else None
+        for change, done in zip(self.changes, self.answers, strict=True):
+            if not change.looks:
+                change.then(failed or done)
+
+
 def commit(replica: Replica, watch: Watch, changes: list[Change]) -> tuple[list[Done], list[Rows | None]]:
     """Runs changes, neighbours in one transaction; gives what became of each, and the rows to tell of. In the writer's thread."""
     answers: list[Done] = []

@@ -57,6 +57,7 @@ class Database:
         self._make_deferred: CarryOut | None = None
         self._deferred = 0  # changes that were deferred here and are still to be carried out
         self._carry_out_at = 0.0  # monotonic time before which a reader doesn't try to
+        self.commits_begun = self.commits_ended = 0  # so many may be seen by readers; so many are certainly written
         self._own: Own | None = None  # as the last transaction here left it, at this version of the data:
         self._version: tuple[int] | None = None
 
@@ -94,7 +95,7 @@ class Database:
         """
         self._lock.acquire()
         try:
-            self._cursor.execute(deferring.INSERT, (change,))
+            self._ending(deferring.INSERT, (change,))
         except BaseException as error:
             self._undo(error)
             raise
@@ -180,6 +181,7 @@ class Database:
             readers, self._readers = self._readers, []
         for reader in readers:
             reader.close()
+        self.log.close()
         self.connection.close()
         self._lock.close()
 
@@ -220,11 +222,19 @@ class Database:
 
     def _commit(self, writer: Writer) -> None:
         writer.finish()
-        self._cursor.execute("COMMIT")
+        self._ending("COMMIT")
         author, seq = writer.author, writer.seq
         self._own = (author, writer.hlc, seq)
         self.numbers = (author, writer.began_at, seq)
         self.touched = writer.touched
+
+    def _ending(self, statement: str, parameters: tuple[bytes, ...] = ()) -> None:
+        """Executes a statement that ends a transaction, in view of those who ask how far the disk has come."""
+        self.commits_begun += 1
+        try:
+            self._cursor.execute(statement, parameters)
+        finally:
+            self.commits_ended += 1
 
     def _undo(self, error: BaseException) -> None:
         """Undoes a transaction and gives the lock back. Raises in words."""

@@ -1,6 +1,7 @@
 """When does SQLite's log reach the database, and how long is it?
 
-It is moved by hand, after the writers were answered, so that no commit pays for it.
+It is moved by hand: most of it beside the writers, on another connection, and what came in the meantime between two
+transactions. Then the next commit writes over it from its beginning.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from p2pqueue.replica.connection import MEMORY, WAL_LIMIT
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MANY = 4  # looks after which somebody writes much: then the log gets its usual size
+_LONGEST = 4 * WAL_LIMIT  # bytes of a log up to which it is moved beside the writers
 _REWIND_WAIT_MS = 100  # how long readers are waited for before the log begins anew
 
 
@@ -30,6 +35,7 @@ class Log:
         self._file = path + "-wal"
         self._size = 0
         self._looks = 0
+        self._mover: threading.Thread | None = None
 
     def checkpoint_if_due(self) -> None:
         """Moves the log into the database once it has grown beyond 4 MB; waits for nobody."""
@@ -42,9 +48,35 @@ class Log:
             size = os.stat(self._file).st_size
         except OSError:
             return
-        if size > WAL_LIMIT and size != self._size:
-            self._checkpoint("PASSIVE")
+        if size <= WAL_LIMIT:
+            return
+        if self._mover is not None:
+            if self._mover.is_alive() and size < _LONGEST:
+                return
+            self._mover.join()
+            self._mover = None
+            self._checkpoint("PASSIVE")  # what came in the meantime: with nothing left to move, the log begins anew
             self._size = size
+        elif size != self._size:
+            self._mover = threading.Thread(target=self._move, name="p2pqueue-log")
+            try:
+                self._mover.start()
+            except RuntimeError:  # the interpreter ends: nothing goes on beside it
+                self._mover = None
+                self._checkpoint("PASSIVE")
+
+    def _move(self) -> None:
+        """Moves most of the log on a connection of its own, while writers go on."""
+        try:
+            with closing(sqlite3.connect(f"{Path(self._path).absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            _log.info("the log of %s could not be moved now: %s", self._path, error)
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        if self._mover is not None:
+            self._mover.join()
 
     def rewind(self) -> None:
         """Moves the log into the database, so that the next commit writes over it from its beginning; for idle moments.

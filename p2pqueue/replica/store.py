@@ -1,7 +1,7 @@
 """How does a node write to its replica from asyncio?
 
-Writers hand in functions; one transaction runs all that are waiting, each under a savepoint of its own, then all
-are answered. A cancelled await may still commit. Readers run on a connection and a thread of their own. A companion
+Writers hand in functions; one transaction runs all that are waiting, each under a savepoint of its own; once it is
+durable all are answered. A cancelled await may still commit. Readers run on a connection and a thread of their own. A companion
 may add a function to each transaction: what it does about the others' writes costs no commit of its own.
 """
 
@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from p2pqueue.errors import WorldError
-from p2pqueue.replica.commits import Change, Companion, Then, commit
+from p2pqueue.replica.commits import Change, Committed, Companion, Then, commit
 from p2pqueue.replica.connection import WAL_LIMIT, in_words, open_reader
+from p2pqueue.replica.durability import Durability
 from p2pqueue.replica.hop import HoppingConnection
 from p2pqueue.replica.merged import Done, Merged, Refused
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.retention import prune_all
-from p2pqueue.replica.subscription import Rows, Subscription
+from p2pqueue.replica.subscription import Rows, Subscription, Subscriptions
 from p2pqueue.replica.watching import Watch
 from p2pqueue.replica.write import Head, Write
 from p2pqueue.replica.writer import Writer
@@ -47,11 +48,13 @@ class Store:
         self._writing = HoppingConnection(self._open_writer)
         self._reading = HoppingConnection(lambda: open_reader(path))
         self._watch: Watch
+        self._durability: Durability
         self._waiting: list[Change] = []
         self._busy = self._scheduled = self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions = Subscriptions()
+        self._unanswered = 0  # transactions that are committed, whose writers aren't answered yet
         self._looking = self._look_again = self._rung = False
         self._last_write = 0.0
         self._log_is_rewound = False
@@ -73,6 +76,8 @@ class Store:
     def _open_writer(self) -> sqlite3.Connection:
         self.replica = self._opener()
         self.replica.log.lengthen()
+        self._durability = Durability(self.replica)
+        self._durability.take_over()
         self._watch = Watch(self.replica)
         return self.replica.connection
 
@@ -148,31 +153,38 @@ class Store:
         if joined is not None:
             changes.append(Change(*joined, looks=True))
         if not changes:
-            self._idle.set()
+            if not self._unanswered:
+                self._idle.set()
             return
         self._busy = True
         self._writing.send(partial(self._work, changes, loud or any(change.looks for change in changes)))
 
     def _work(self, changes: list[Change], seen: bool) -> None:
+        """In the writer's thread."""
         try:
             answers, touched = commit(self.replica, self._watch, changes)
         except BaseException as error:
-            self._loop.call_soon_threadsafe(self._answer, changes, seen, [Done(error=error)] * len(changes), [])
+            failed = Committed(changes, [Done(error=error)] * len(changes), [], seen)
+            self._loop.call_soon_threadsafe(self._go_on, failed)
+            self._loop.call_soon_threadsafe(self._answer, failed, None)
             raise
-        self._loop.call_soon_threadsafe(self._answer, changes, seen, answers, touched)
+        committed = Committed(changes, answers, touched, seen)
+        self._loop.call_soon_threadsafe(self._go_on, committed)
 
-    def _answer(self, changes: list[Change], seen: bool, answers: list[Done], touched: list[Rows | None]) -> None:
-        for rows in touched:
-            self._tell_companion(rows, seen=seen)
-        answered = list(zip(changes, answers, strict=True))
-        if changes[-1].looks:  # the companion's, which runs last, is answered first: what it claimed shall start at once
-            answered.insert(0, answered.pop())
-        for change, done in answered:
-            change.then(done)
-        for rows in touched:
-            self._tell(rows)
-        if any(change.quiet for change in changes):
-            self._tell_of_quiet()
+        def answer(failure: WorldError | None) -> None:
+            self._loop.call_soon_threadsafe(self._answer, committed, failure)
+
+        if self._durability.is_due and (self._waiting or committed.is_hurried):
+            self._durability.sync_soon(answer)  # meanwhile the next transaction begins, and so does what was claimed
+        else:
+            answer(self._durability.sync())
+
+    def _go_on(self, committed: Committed) -> None:
+        """Something is committed, if not yet durable: the next transaction may begin."""
+        self._unanswered += 1
+        for rows in committed.touched:
+            self._tell_companion(rows, seen=committed.seen)
+        committed.answer_companion()
         self._last_write = self._loop.time()
         self._log_is_rewound = False
         self._busy = False
@@ -182,7 +194,16 @@ class Store:
             # Those just answered run first, so that what they write next comes along.
             self._scheduled = True
             self._loop.call_soon(self._start)
-        else:
+
+    def _answer(self, committed: Committed, failure: WorldError | None) -> None:
+        """Something is durable, or can't be for that reason."""
+        self._unanswered -= 1
+        committed.answer(failure)
+        for rows in committed.touched:
+            self._subscriptions.tell(rows)
+        if any(change.quiet for change in committed.changes):
+            self._subscriptions.tell_of_quiet()
+        if not (self._busy or self._scheduled or self._unanswered):
             self._idle.set()
 
     # Reading
@@ -196,7 +217,13 @@ class Store:
             await self.call(Replica.carry_out)
             read = await self._reading.run(lambda: self._read(fn))
             assert read is not None
+        await self.settle()
         return read[0]
+
+    async def settle(self) -> None:
+        """Returns when all that could be read of this replica until now is durable. Raises `WorldError` where the disk fails."""
+        if self._durability.is_due:
+            await self._durability.settle()
 
     def _read(
         self, fn: Callable[[sqlite3.Connection], T], *, unless: Callable[[sqlite3.Connection], bool] = lambda _: False
@@ -217,9 +244,7 @@ class Store:
 
         With `quiet` it fires at quiet ones too, without saying which rows they touched.
         """
-        subscription = Subscription(self._subscriptions.discard, quiet=quiet)
-        self._subscriptions.add(subscription)
-        return subscription
+        return self._subscriptions.add(quiet=quiet)
 
     def ring(self) -> None:
         """Takes in at once what other processes committed or deferred, in a transaction that the companion may join."""
@@ -250,7 +275,7 @@ class Store:
         if future.exception() is None:
             for rows in future.result():
                 self._tell_companion(rows, seen=False)
-                self._tell(rows)
+                self._subscriptions.tell(rows)
             if self._watch.deferred:
                 self.ring()
         if self._look_again:
@@ -260,15 +285,6 @@ class Store:
     def _tell_companion(self, rows: Rows | None, *, seen: bool) -> None:
         if self.companion is not None:
             self.companion.news(rows, seen=seen)
-
-    def _tell(self, rows: Rows | None) -> None:
-        for subscription in tuple(self._subscriptions):
-            subscription.tell(rows)
-
-    def _tell_of_quiet(self) -> None:
-        for subscription in tuple(self._subscriptions):
-            if subscription.quiet:
-                subscription.tell(None)
 
     def _wait_for_next_look(self) -> None:
         self._timer = self._loop.call_later(LOOK_EVERY, self._look_by_time)
@@ -289,12 +305,15 @@ class Store:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for subscription in tuple(self._subscriptions):
-            subscription.close()
+        self._subscriptions.close()
         await self._idle.wait()
         await self._reading.close()
-        await self._writing.run(self.replica.close)
+        await self._writing.run(self._close_writer)
         await self._writing.close()
+
+    def _close_writer(self) -> None:
+        self._durability.close()
+        self.replica.close()
 
 
 def _settle(future: asyncio.Future[Any], done: Done) -> None:

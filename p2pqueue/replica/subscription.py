@@ -55,3 +55,35 @@ class Subscription:
         touched, self._touched = frozenset(self._touched), set()
         unknown, self._unknown = self._unknown, False
         return None if unknown else touched
+
+
+class Subscriptions:
+    """All who hear of changes in one loop."""
+
+    def __init__(self) -> None:
+        self._open: set[Subscription] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, *, quiet: bool) -> Subscription:
+        """One more, that hears of `quiet` commits too or doesn't."""
+        subscription = Subscription(self._open.discard, quiet=quiet)
+        self._open.add(subscription)
+        return subscription
+
+    def tell(self, rows: Rows | None) -> None:
+        """Tells all of touched rows."""
+        for subscription in tuple(self._open):
+            subscription.tell(rows)
+
+    def tell_of_quiet(self) -> None:
+        """Tells those that want to know that there was a quiet commit."""
+        for subscription in tuple(self._open):
+            if subscription.quiet:
+                subscription.tell(None)
+
+    def close(self) -> None:
+        """Ends all iterations."""
+        for subscription in tuple(self._open):
+            subscription.close()
