@@ -97,3 +97,4 @@ class Taker:
     skip: frozenset[str] = frozenset()
     begun: tuple[Begun, ...] = ()  # what runs here while its row does not say so yet
     survey: Survey | None = None  # asked whether another worker is better placed, where there are others
+    free: int | None = None  # its free slots; beyond them it takes only what begins for the first time and needs no file (None: all)

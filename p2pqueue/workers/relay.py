@@ -1,59 +1,101 @@
 """Which task runs a claimed job, where most handlers end without ever waiting?
 
-A task of its own costs more than such a handler. So one task runs the handlers of a batch one after the other. As soon
-as one of them waits, or leaves something behind in the task, those after it get tasks of their own.
+A task of its own costs more than such a handler. So one task runs the handlers one after the other, for a few
+milliseconds at a time. As soon as one of them waits, or leaves something behind in the task, those after it get tasks of
+their own. While none does, more may be claimed at once than there are slots, since no two of them run at the same time:
+a claim of many costs much less for each.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sized
 from contextvars import Context, copy_context
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+STRETCH = 0.005  # seconds after which the loop gets its turn
+AHEAD = 0.02  # seconds for which handlers may be claimed ahead
+MOST = 512  # jobs that are claimed ahead
+
+_Run = Callable[[T], Coroutine[Any, Any, None]]
+
 
 class Relay(Generic[T]):
-    """Runs what is started, in the tasks of a group that ends after all of it; `run` raises nothing but what ends the group."""
+    """Runs what is started, in the tasks of a group that ends after all of it; `run` raises nothing but what ends the group.
 
-    def __init__(self, group: asyncio.TaskGroup, run: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+    :param held: what was started and has not ended.
+    :param slots: the most that run at the same time.
+    :param give_back: called with what was started ahead and would now run beyond the slots.
+    """
+
+    def __init__(self, group: asyncio.TaskGroup, run: _Run[T], *, held: Sized, slots: int, give_back: Callable[[T], None]) -> None:
         self._group = group
         self._run = run
+        self._held = held
+        self._slots = slots
+        self._give_back = give_back
         self._loop = asyncio.get_running_loop()
-        self._batch: deque[T] | None = None  # what is started in this turn of the loop
+        self._waiting: deque[T] = deque()  # what was started and has not begun
+        self._leader: asyncio.Task[None] | None = None
+        self._in_a_row = 0  # handlers of the leader that ended without waiting
+        self.reach = slots  # what may be held at the same time, as long as handlers end like those before
 
     def start(self, item: T) -> None:
         """Runs it from the next turn of the loop on."""
-        if self._batch is not None:
-            self._batch.append(item)
-            return
-        self._batch = deque((item,))
-        self._group.create_task(self._lead(self._batch))
+        self._waiting.append(item)
+        if self._leader is None:
+            self._follow()
 
     def close(self) -> None:
         """Starts nothing any more: the group ends by an error."""
-        if self._batch is not None:
-            self._batch.clear()
+        self._waiting.clear()
 
-    async def _lead(self, batch: deque[T]) -> None:
-        self._loop.call_soon(self._part, batch)  # which runs once this task waits or has ended
-        task = asyncio.current_task()
-        assert task is not None
-        before = copy_context()
-        clean = _variables(before)
-        while batch:
-            await self._run(batch.popleft())
-            if task.cancelling() or _variables(copy_context()) != clean:
-                break
+    def _follow(self) -> None:
+        self._leader = self._group.create_task(self._lead(max(self._slots, self.reach // 2)))
 
-    def _part(self, batch: deque[T]) -> None:
-        """What the leader has not begun gets tasks of its own."""
-        if self._batch is batch:
-            self._batch = None
-        while batch:
-            self._group.create_task(self._run(batch.popleft()))
+    async def _lead(self, most: int) -> None:
+        leader = self._leader
+        assert leader is not None
+        began = time.monotonic()
+        self._in_a_row = 0
+        self._loop.call_soon(self._part, leader, began)  # which runs once this task waits or has ended
+        clean = _variables(copy_context())
+        while self._waiting and self._in_a_row < most and time.monotonic() < began + STRETCH:
+            await self._run(self._waiting.popleft())
+            if self._leader is not leader:
+                return  # it waited: others lead on
+            self._in_a_row += 1
+            if leader.cancelling() or _variables(copy_context()) != clean:
+                return
+
+    def _part(self, leader: asyncio.Task[None], began: float) -> None:
+        self._leader = None
+        if leader.done():
+            self._look_ahead(time.monotonic() - began)
+            if self._waiting:
+                self._follow()
+            return
+        self.reach = self._slots
+        begun = len(self._held) - len(self._waiting)
+        while self._waiting:
+            item = self._waiting.popleft()
+            if begun < self._slots:
+                begun += 1
+                self._group.create_task(self._run(item))
+            else:
+                self._give_back(item)
+
+    def _look_ahead(self, took: float) -> None:
+        """Reaches as far as handlers like these end soon."""
+        if self._in_a_row >= self._slots:
+            soon = int(AHEAD * self._in_a_row / max(took, 1e-6))
+            self.reach = max(self._slots, min(soon, 2 * self.reach, MOST))
+        elif took >= STRETCH:
+            self.reach = self._slots
 
 
 def _variables(context: Context) -> list[int]:

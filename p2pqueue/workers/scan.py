@@ -38,7 +38,11 @@ _NOWHERE: frozenset[str] = frozenset()
 
 
 def claim(writer: Writer, taker: Taker, slots: int) -> list[ClaimedJob]:
-    """Claims for `slots`; gives the claimed jobs, the most urgent first."""
+    """Claims so many jobs, where there are other workers only for free slots; gives the claimed ones, the most urgent first."""
+    if taker.survey is not None and taker.free is not None:
+        slots = min(slots, taker.free)
+        if not slots:
+            return []
     scan = _Scan(writer, taker, slots)
     scan.run()
     if scan.steps:
@@ -62,6 +66,7 @@ class _Scan:
         self._now = writer.now
         self._taker = taker
         self._slots = slots
+        self._free = slots if taker.free is None else taker.free
         self._survey = taker.survey
         self._first: dict[tuple[int, int], tuple[Transition, Holder]] = {}  # how first attempts begin, by generation and limit
         self._verdicts: dict[tuple[str, str | None], tuple[Demand, Verdict]] = {}  # of jobs without an input, by task and needs
@@ -105,6 +110,8 @@ class _Scan:
     def _consider(self, row: tuple[Any, ...]) -> None:
         if row[0] in self._taker.skip:
             return
+        if len(self.claimed) >= self._free and not (row[20] and row[12] is None):
+            return  # if this crashed the node, it would take with it all that was claimed ahead
         if row[16] > self._now:  # the clock was set back since the row was written
             self._aside.append((LATER, row[0]))
             return

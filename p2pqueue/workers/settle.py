@@ -26,7 +26,7 @@ RESUMED = "Running"  # the phase of a job that goes on, until its handler says a
 
 
 def settle(writer: Writer, endings: Sequence[Ending], taker: Taker, slots: int) -> list[ClaimedJob]:
-    """Ends these attempts, then claims for `slots`; gives the claimed jobs, the most urgent first."""
+    """Ends these attempts, then claims so many jobs; gives the claimed ones, the most urgent first."""
     if endings:
         _end(writer, endings)
     if not slots:

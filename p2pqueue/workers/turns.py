@@ -41,8 +41,8 @@ class Turn:
 class Turns:
     """Makes the transactions of one worker.
 
-    :param slots: the most attempts at the same time.
-    :param running: what runs now; each takes a slot.
+    :param room: how many jobs may be claimed now.
+    :param running: what runs now.
     :param taker: who claims, with the jobs that it leaves alone for now.
     :param waits: seconds until each of the jobs that it leaves alone may be taken.
     :param done: called with what came of each transaction.
@@ -50,11 +50,11 @@ class Turns:
     """
 
     def __init__(
-        self, store: Store, *, slots: int, running: Sized, taker: Callable[[], Taker], waits: Callable[[], list[float]],
+        self, store: Store, *, room: Callable[[], int], running: Sized, taker: Callable[[], Taker], waits: Callable[[], list[float]],
         done: Callable[[Turn], None], rest: Callable[[], float] = lambda: 0.0,
     ) -> None:  # fmt: skip
         self._store = store
-        self._slots = slots
+        self._room = room
         self._running = running
         self._taker = taker
         self._waits = waits
@@ -131,7 +131,7 @@ class Turns:
     def _next(self) -> tuple[Callable[[Writer], Any], Callable[[Done], None]] | None:
         if self._under_way or self._blocked or not self._begun:
             return None
-        free = 0 if self._stopping else self._slots - len(self._running)
+        free = 0 if self._stopping else self._room()
         rests = free > 0 and self.work and (rest := self._rest()) > 0
         if rests:
             free = 0

@@ -90,7 +90,7 @@ class Worker:
         self._patience = Patience()
         self.company = Company(self.roster, self.presence, self.on_free)
         self._turns = Turns(
-            self.store, slots=self.slots, running=self.runs, taker=self._taker, done=self._take_in, rest=self._rest,
+            self.store, room=self._room, running=self.runs, taker=self._taker, done=self._take_in, rest=self._rest,
             waits=lambda: self._patience.waits() + self.company.waits(),
         )  # fmt: skip
         self.store.companion = self
@@ -105,7 +105,7 @@ class Worker:
                 beats.create_task(record_late(self.store, self.runs, self._unrecorded)),
             ]
             async with asyncio.TaskGroup() as group:
-                self._group, self._relay = group, Relay(group, self._run)
+                self._group, self._relay = group, Relay(group, self._run, held=self.runs, slots=self.slots, give_back=self._give_back)
                 try:
                     await self._turns.run()
                 finally:
@@ -187,7 +187,12 @@ class Worker:
     def _taker(self) -> Taker:
         unrecorded = tuple(run.begun for run in self.runs.values() if not run.recorded)
         skip = frozenset([*self.runs, *self._patience.left_alone()])
-        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, self.company.survey())
+        survey, free = self.company.survey(), max(0, self.slots - len(self.runs))
+        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, survey, free)
+
+    def _room(self) -> int:
+        """How many jobs may be claimed."""
+        return max(0, self._relay.reach - len(self.runs))
 
     def _rest(self) -> float:
         return math.inf if self._suspended else self.company.rest()
@@ -218,6 +223,7 @@ class Worker:
         self._relay.start(run)
 
     async def _run(self, run: Run) -> None:
+        run.started = time.monotonic()
         try:
             outcome, manifest = await self.runners(run.job.task).run(run.job, Reporter(self, run))
             self._patience.forget(run.job.job_id)
@@ -263,6 +269,10 @@ class Worker:
         if not self.runs:
             self._empty.set()
         self._turns.end(ending)
+
+    def _give_back(self, run: Run) -> None:
+        """Leaves a job that has not begun to whoever has a slot for it."""
+        self._end(run, Ending(run.job, "released", author=run.author, unstarted=True))
 
     def _stop_run(self, run: Run, why: Why) -> None:
         if run.stop_why is None:

@@ -212,6 +212,13 @@ async def inline_echo(value: Any = None) -> Any:
 
 
 @queue.task(inline=True)
+async def inline_tell(note: str, word: str, waits: bool = False) -> None:
+    say(note, word)
+    if waits:
+        await asyncio.sleep(0.001)
+
+
+@queue.task(inline=True)
 async def inline_nap(seconds: float, note: str = "") -> float:
     if note:
         say(note, "began", current_job().attempt)

@@ -15,17 +15,27 @@ from p2pqueue.jobs.ledger import NewJob, enqueue_many
 from p2pqueue.node import node as nodes
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers import turns
-from tests.integration.node.stage import Stage, status, until
+from tests.integration.node.stage import Stage, said, status, until
 
 
-async def test_with_one_slot_the_urgent_go_first_and_then_the_oldest(stage: Stage) -> None:
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "waiting"])
+async def test_with_one_slot_the_urgent_go_first_and_then_the_oldest(stage: Stage, waits: bool) -> None:
     wanted = [(0, "a"), (5, "b"), (-3, "c"), (5, "d"), (0, "e"), (9, "f")]
-    jobs = {name: stage.enqueue("inline_echo", value=name, options={"priority": priority}) for priority, name in wanted}
+    told = {"note": stage.note(), "waits": waits}
+    jobs = [stage.enqueue("inline_tell", word=name, **told, options={"priority": priority}) for priority, name in wanted]
     async with stage.run(slots=1):
-        await asyncio.gather(*(job.aresult(20) for job in jobs.values()))
-    started = {name: job.attempts[0].started_at for name, job in jobs.items()}
-    claimed = sorted(jobs, key=lambda name: (started[name], jobs[name].row.finished_at))
-    assert "".join(claimed) == "fbdaec"
+        await asyncio.gather(*(job.aresult(20) for job in jobs))
+    assert "".join(said(stage.note())) == "fbdaec"
+
+
+async def test_what_was_claimed_ahead_is_left_to_a_free_slot_when_a_handler_waits(stage: Stage) -> None:
+    brief = [stage.enqueue("inline_tell", note=stage.note(), word="brief") for _ in range(40)]
+    slow = [stage.enqueue("inline_nap", seconds=0.05, note=stage.note(f"slow-{number}")) for number in range(6)]
+    async with stage.run(slots=2):
+        await asyncio.gather(*(job.aresult(20) for job in (*brief, *slow)))
+    assert len(said(stage.note())) == 40
+    assert [said(stage.note(f"slow-{number}")) for number in range(6)] == [["began 1", "left False"]] * 6
+    assert [len(job.attempts) for job in (*brief, *slow)] == [1] * 46
 
 
 async def test_a_job_starts_at_its_time_and_not_before(stage: Stage) -> None:

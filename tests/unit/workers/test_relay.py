@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
-from p2pqueue.workers.relay import Relay
+from p2pqueue.workers.relay import MOST, STRETCH, Relay
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 Handler = Callable[[], Awaitable[None]]
@@ -19,12 +20,26 @@ async def relay(*handlers: Handler) -> list[asyncio.Task[None] | None]:
     async def run(handler: Handler) -> None:
         tasks.append(asyncio.current_task())
         await handler()
+        held.pop()
 
+    held = list(handlers)
     async with asyncio.TaskGroup() as group:
-        relay = Relay(group, run)
+        relay = Relay(group, run, held=held, slots=100, give_back=_never)
         for handler in handlers:
             relay.start(handler)
     return tasks
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it did not come about")
+
+
+def _never(given: object) -> None:
+    raise AssertionError(f"{given} had a slot")
 
 
 async def ends_at_once() -> None:
@@ -67,7 +82,7 @@ def test_what_is_started_while_others_wait_runs_at_once() -> None:
                 go_on.set()
 
         async with asyncio.TaskGroup() as group:
-            relay = Relay(group, run)
+            relay = Relay(group, run, held=(), slots=8, give_back=_never)
             relay.start("first")
             await asyncio.sleep(0.01)
             relay.start("second")
@@ -135,9 +150,76 @@ def test_nothing_is_started_once_it_is_closed() -> None:
             begun.append(name)
 
         async with asyncio.TaskGroup() as group:
-            relay = Relay(group, run)
+            relay = Relay(group, run, held=(), slots=8, give_back=_never)
             relay.start("one")
             relay.close()
         return begun
 
     assert asyncio.run(play()) == []
+
+
+async def test_where_nothing_waits_more_is_claimed_at_once_than_there_are_slots_but_not_for_long() -> None:
+    held: list[float] = []
+
+    async def run(seconds: float) -> None:
+        held.pop()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            pass
+
+    async with asyncio.TaskGroup() as group:
+        relay = Relay(group, run, held=held, slots=4, give_back=_never)
+
+        async def play(number: int, seconds: float) -> None:
+            for _ in range(number):
+                held.append(seconds)
+                relay.start(seconds)
+            await _until(lambda: not held)
+            await asyncio.sleep(0.001)
+
+        for _ in range(12):
+            await play(relay.reach, 0.0)
+        assert 4 < relay.reach <= MOST
+        await play(4, 2 * STRETCH)
+        assert relay.reach == 4
+
+
+async def test_what_was_claimed_ahead_is_given_back_when_a_handler_waits() -> None:
+    held = list(range(10))
+    begun: list[int] = []
+    given_back: list[int] = []
+    go_on = asyncio.Event()
+
+    async def run(number: int) -> None:
+        begun.append(number)
+        async with asyncio.timeout(10):
+            await go_on.wait()
+        held.remove(number)
+
+    async with asyncio.TaskGroup() as group:
+        relay = Relay(group, run, held=held, slots=4, give_back=given_back.append)
+        for number in held:
+            relay.start(number)
+        await _until(lambda: len(begun) + len(given_back) == 10)
+        assert (begun, given_back) == ([0, 1, 2, 3], [4, 5, 6, 7, 8, 9])
+        go_on.set()
+
+
+async def test_the_loop_has_its_turn_between_handlers() -> None:
+    held = list(range(20))
+    turns: list[int] = []
+
+    async def run(number: int) -> None:
+        held.remove(number)
+        until = time.monotonic() + STRETCH
+        while time.monotonic() < until:
+            pass
+
+    async with asyncio.TaskGroup() as group:
+        relay = Relay(group, run, held=held, slots=20, give_back=_never)
+        for number in tuple(held):
+            relay.start(number)
+        while held:
+            turns.append(len(held))
+            await asyncio.sleep(0)
+    assert len(turns) >= 20

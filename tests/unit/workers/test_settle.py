@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from p2pqueue.jobs.job import JobState, Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.workers.claimed import ClaimedJob, How
 from p2pqueue.workers.scan import SCAN_LIMIT
-from p2pqueue.workers.settle import look_anew
+from p2pqueue.workers.settle import look_anew, settle
 from tests.unit.jobs.desk import NOW, Desk, original, shared
 
 
@@ -699,3 +700,14 @@ def test_a_task_that_an_earlier_node_here_had_is_known(desk: Desk) -> None:
     desk.wait(10_000)
     assert desk.fail_unknown(1000) == 0
     assert desk.status(job_id) == "queued"
+
+
+def test_beyond_free_slots_only_what_begins_for_the_first_time_and_needs_no_file_is_claimed(desk: Desk) -> None:
+    tried = desk.run_after_enqueue("retry")
+    desk.clock.now += 3_600_000
+    first, second = desk.enqueue(), desk.enqueue()
+    taker = replace(desk.taker, free=0)
+    claimed = desk.write(lambda writer: settle(writer, (), taker, 10))
+    assert {job.job_id for job in claimed} == {first, second}
+    assert desk.status(tried) == "queued"
+    assert [job.job_id for job in desk.settle(slots=10, skip=frozenset((first, second)))] == [tried]
