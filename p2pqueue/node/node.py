@@ -156,7 +156,7 @@ class Node:
         parts = Parts(
             store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, members=Members(self.identity), live=self.live,
             roster=self.roster, hello=lambda: self.worker.presence().to_fields(),
-            look=self._look, on_linked=lambda: self.worker.new_source(), on_gone=self._gone,
+            look=self._look, on_linked=self._linked, on_gone=self._gone,
             on_twin=self._standing.met_twin,
             on_label=self._standing.rename, wanted=lambda: self.wanting.uploads(),
         )  # fmt: skip
@@ -280,6 +280,11 @@ class Node:
         """Another device has said something of a job, or of itself."""
         self.worker.rung()
         self.store.ring()
+
+    def _linked(self) -> None:
+        """Another device is linked, and may have what could not be had."""
+        self.worker.new_source()
+        self.wanting.hurry()
 
     def _gone(self, device_id: str, said_goodbye: bool) -> None:
         """A device isn't linked any more."""

@@ -1,4 +1,4 @@
-"""What do signals of other devices do here, and what does this device say? Progress, ends, presence, and who shall stop.
+"""What do signals of other devices do here, and what does this device say? Progress, ends and presence.
 
 Signals are hints: whatever they tell is read again from the replica before anything is decided. So a signal that
 comes before its row makes a look a little early, and one that is lost makes it a little late.
@@ -43,11 +43,9 @@ class Hearsay:
                 now = time.monotonic()
                 if self._roster.heard(read_presence(signal.source, fields), now):
                     self._look(None)
-            case "new":
-                self._look(None)
             case "progress":
                 self._mirror(signal.source, fields)
-            case "done" | "control":
+            case "done":
                 self._look(fields.get("job"))
 
     def progress(self, job_id: str, claim: int, fraction: float, phase: str) -> None:

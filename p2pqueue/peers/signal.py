@@ -18,7 +18,6 @@ SIGNAL_LIMIT = 48 * 1024  # bytes of a signal
 ID_BYTES = 8
 TEXT_LIMIT = 256  # characters of a text in a signal
 LIST_LIMIT = 256  # entries of a list in a signal
-ADDRESS_BYTES = 32  # of a shard
 
 _DEVICE = frozenset("0123456789abcdef")
 _ENVELOPE = ("kind", "src", "id")
@@ -98,23 +97,8 @@ def _devices(value: Any) -> bool:
     return _texts(value) and all(len(each) == 32 and _DEVICE.issuperset(each) for each in value)
 
 
-def _addresses(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) <= LIST_LIMIT
-        and all(isinstance(each, bytes) and len(each) == ADDRESS_BYTES for each in value)
-    )
-
-
-def _action(value: Any) -> bool:
-    return value in ("cancel", "pause")
-
-
 _FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "hello": {"links": _devices},  # the rest is read by whoever wants to know who is there
-    "new": {"job": _text, "queue": _text},
     "progress": {"job": _text, "claim": _number, "fraction": _fraction, "phase": _text},
     "done": {"job": _text, "status": _text},
-    "control": {"job": _text, "action": _action},
-    "have": {"addresses": _addresses, "lost": _addresses},
 }  # fmt: skip

@@ -7,6 +7,7 @@ when its maker has left. What is here and needed elsewhere, where nobody linked 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import sqlite3
@@ -59,6 +60,7 @@ class Wanting:
         self._takers = takers
         self._always = always
         self._missing: set[str] = set()
+        self._hurried = asyncio.Event()
 
     async def run(self) -> None:
         """Fetches results as they come to be, until it is cancelled."""
@@ -72,6 +74,10 @@ class Wanting:
                 if self._missing and fetching.done():
                     fetching = group.create_task(self._bring_all())
             fetching.cancel()
+
+    def hurry(self) -> None:
+        """Another device is linked: it may have what could not be had."""
+        self._hurried.set()
 
     async def uploads(self) -> Sequence[str]:
         """The files that should be on the origin now."""
@@ -97,6 +103,7 @@ class Wanting:
 
     async def _bring_all(self) -> None:
         while self._missing:
+            self._hurried.clear()
             for capability in list(self._missing):
                 try:
                     await self._fetch(capability)
@@ -104,4 +111,6 @@ class Wanting:
                 except P2PQueueError as error:
                     _log.debug("a result is not here yet: %s", error)
             if self._missing:
-                await asyncio.sleep(AGAIN_AFTER)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_AFTER):
+                        await self._hurried.wait()

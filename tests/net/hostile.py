@@ -85,7 +85,7 @@ def messages_of_rows() -> Iterator[tuple[str, bytes]]:
 
 def signals() -> Iterator[tuple[str, bytes]]:
     """Signals with the right names and the wrong contents."""
-    for kind in ("hello", "new", "progress", "done", "control", "have"):
+    for kind in ("hello", "progress", "done", "of the future"):
         yield f"{kind} of nobody", msgpack.packb({"kind": kind})
         envelope = {"kind": kind, "src": os.urandom(16), "id": os.urandom(8)}
         yield f"{kind} of lists", msgpack.packb(envelope | {name: [[1]] * 9000 for name in ("job", "tasks", "addresses", "links")})

@@ -101,7 +101,7 @@ def mesh(names: str) -> str:
 
 def test_a_signal_reaches_every_device_of_a_chain_once() -> None:
     air = Air("ab bc cd")
-    air.hosts["a"].signals.emit("new", job="j")
+    air.hosts["a"].signals.emit("done", job="j")
     air.run()
     assert [[signal.fields for signal in air.hosts[name].heard] for name in "abcd"] == [[], [{"job": "j"}], [{"job": "j"}], [{"job": "j"}]]
     assert {signal.source for name in "bcd" for signal in air.hosts[name].heard} == {device("a")}
@@ -116,7 +116,7 @@ def test_where_everybody_is_linked_to_everybody_nobody_passes_anything_on() -> N
 
 def test_in_a_ring_nobody_hears_twice_nor_hears_itself() -> None:
     air = Air("ab bc cd de ea")
-    air.hosts["a"].signals.emit("new", queue="q")
+    air.hosts["a"].signals.emit("done", job="q")
     air.run()
     assert [len(air.hosts[name].heard) for name in "abcde"] == [0, 1, 1, 1, 1]
 
@@ -127,7 +127,7 @@ def test_a_peer_that_has_not_said_its_links_is_told_what_others_say() -> None:
     air.hosts["a"].peers["c"] = Peer(device("c"))
     air.hosts["a"].signals.up(air.hosts["a"].peers["c"])
     air.on_the_way.clear()  # its hello never comes
-    air.hosts["b"].signals.emit("new", job="j")
+    air.hosts["b"].signals.emit("done", job="j")
     _, _, data = air.on_the_way.popleft()
     air.hosts["a"].signals.received(air.hosts["a"].peers["b"], data)
     assert [(sender, receiver) for sender, receiver, _ in air.on_the_way] == [("a", "c")]
@@ -136,7 +136,7 @@ def test_a_peer_that_has_not_said_its_links_is_told_what_others_say() -> None:
 def test_links_that_were_not_said_again_for_long_are_forgotten() -> None:
     air = Air(mesh("abc"))
     air.now += GONE_AFTER
-    air.hosts["a"].signals.emit("new", job="j")
+    air.hosts["a"].signals.emit("done", job="j")
     air.run()
     assert ("b", "c") in [(sender, receiver) for sender, receiver, _ in air.passed]
     assert [len(air.hosts[name].heard) for name in "abc"] == [0, 1, 1]
@@ -167,14 +167,14 @@ def test_after_a_link_is_gone_hello_is_due_at_once() -> None:
 def test_what_is_too_much_of_one_peer_is_dropped_and_counted_until_it_calms_down() -> None:
     air = Air("ab")
     for _ in range(int(BURST) + 50):
-        air.hosts["a"].signals.emit("new", job="j")
+        air.hosts["a"].signals.emit("done", job="j")
     air.run()
     heard = len(air.hosts["b"].heard)
     assert BURST - 5 <= heard <= BURST
     assert air.hosts["b"].signals.status()[device("a")]["too many"] == BURST + 50 - heard
     air.now += 1.0
     for _ in range(int(RATE) + 50):
-        air.hosts["a"].signals.emit("new", job="j")
+        air.hosts["a"].signals.emit("done", job="j")
     air.run()
     assert len(air.hosts["b"].heard) - heard == RATE
 
@@ -184,11 +184,11 @@ def test_the_memory_of_what_was_heard_is_bounded_by_number_and_by_age() -> None:
     b = air.hosts["b"].signals
     for _ in range(SEEN_AT_MOST + 100):
         air.now += 1 / RATE
-        air.hosts["a"].signals.emit("new", job="j")
+        air.hosts["a"].signals.emit("done", job="j")
         air.run()
     assert len(b._seen) <= SEEN_AT_MOST + 1
     air.now += SEEN_FOR + 1
-    air.hosts["a"].signals.emit("new", job="j")
+    air.hosts["a"].signals.emit("done", job="j")
     air.run()
     assert len(b._seen) == 1
 
@@ -196,16 +196,16 @@ def test_the_memory_of_what_was_heard_is_bounded_by_number_and_by_age() -> None:
 def test_a_signal_without_room_is_dropped_and_counted() -> None:
     air = Air("ab")
     air.hosts["a"].room = False
-    air.hosts["a"].signals.emit("new", job="j")
+    air.hosts["a"].signals.emit("done", job="j")
     assert air.hosts["a"].signals.status()[device("b")]["no room"] == 1
 
 
 def test_a_role_that_may_not_relay_neither_passes_on_nor_is_believed_about_others() -> None:
     air = Air("ab bc", roles={"b": "worker"})
-    air.hosts["a"].signals.emit("new", job="j")
+    air.hosts["a"].signals.emit("done", job="j")
     air.run()
     assert (len(air.hosts["b"].heard), len(air.hosts["c"].heard)) == (1, 0)
-    forged = Signal("control", device("a"), b"\x01" * 8, {"job": "j", "action": "cancel"})
+    forged = Signal("done", device("a"), b"\x01" * 8, {"job": "j", "status": "cancelled"})
     air.hosts["c"].signals.received(air.hosts["c"].peers["b"], forged.pack())
     assert air.hosts["c"].heard == []
     assert air.hosts["c"].signals.status()[device("b")]["not its to pass on"] == 1
@@ -222,7 +222,7 @@ def test_a_signal_of_a_later_version_is_passed_on_and_not_delivered() -> None:
 def test_an_ended_link_is_heard_no_more() -> None:
     air = Air("ab")
     a, b = air.hosts["a"], air.hosts["b"]
-    a.signals.emit("new", job="j")
+    a.signals.emit("done", job="j")
     b.signals.down(b.peers["a"])
     air.run()
     assert b.heard == []
@@ -234,10 +234,7 @@ def test_an_ended_link_is_heard_no_more() -> None:
         {"kind": "progress", "fraction": 2.0},
         {"kind": "progress", "fraction": float("nan")},
         {"kind": "progress", "claim": "1"},
-        {"kind": "control", "action": "explode"},
-        {"kind": "new", "job": "j" * 300},
-        {"kind": "have", "addresses": [b"short"]},
-        {"kind": "have", "addresses": [bytes(32)] * 300},
+        {"kind": "done", "job": "j" * 300},
         {"kind": "hello", "links": ["me"]},
         {"kind": "done", "job": 7},
         {"kind": ""},
@@ -252,7 +249,7 @@ def test_an_ended_link_is_heard_no_more() -> None:
     ids=repr,
 )
 def test_what_lies_beyond_the_limits_is_no_signal(fields: dict[Any, Any]) -> None:
-    said = {"kind": "new", "src": bytes(16), "id": bytes(8)} | fields
+    said = {"kind": "done", "src": bytes(16), "id": bytes(8)} | fields
     with pytest.raises(MalformedMessage):
         unpack(wire.pack(said))
 
