@@ -17,10 +17,11 @@ from p2pqueue.clock import Wall
 from p2pqueue.replica import deferring
 from p2pqueue.replica.connection import MEMORY, in_words, open_reader, words
 from p2pqueue.replica.deferring import MOST_DEFERRED, CarryOut
+from p2pqueue.replica.hand import Hand
 from p2pqueue.replica.lock import WriteLock
 from p2pqueue.replica.log import Log
 from p2pqueue.replica.merged import Done, Signer
-from p2pqueue.replica.signing import Keyring, fast_signer
+from p2pqueue.replica.signing import Keyring
 from p2pqueue.replica.statements import Shape
 from p2pqueue.replica.writer import Own, Writer
 
@@ -46,7 +47,7 @@ class Database:
         self.touched: Set[tuple[str, str]] = frozenset()  # by the last transaction
         self._lock = lock
         self._signer = signer
-        self._sign = fast_signer(signer)
+        self._hand = Hand(signer)
         self._keyring = Keyring(signer)
         self._wall = wall
         self._random = random
@@ -182,6 +183,7 @@ class Database:
         for reader in readers:
             reader.close()
         self.log.close()
+        self._hand.close()
         self.connection.close()
         self._lock.close()
 
@@ -257,7 +259,7 @@ class Database:
             self.connection,
             self.shapes,
             self._signer,
-            sign=self._sign,
+            hand=self._hand,
             keyring=self._keyring,
             now=self._wall(),
             random=self._random,

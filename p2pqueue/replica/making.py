@@ -36,11 +36,12 @@ def maker(shape: Shape, register: str) -> Make:
     pack = new_packer().pack
 
     def make(writer: Writer, rows: Sequence[tuple[Any, ...]], given: Sequence[str] | None) -> tuple[list[str], Counts]:
-        connection, sign, author = writer.connection, writer.sign, writer.author
+        connection, author = writer.connection, writer.author
         by = bytearray(author)  # the sqlite3 module binds a bytearray in a third of the time
         hlc, seq = tick(writer.hlc, writer.now) - 1, writer.seq
         keys = list(given) if given is not None else new_ids(hlc + 1, len(rows), writer.random)
         inserts: list[tuple[Any, ...]] = []
+        bodies: list[bytes] = []
         changes: list[tuple[Any, ...]] = []
         for key, values in zip(keys, rows, strict=True):
             hlc += 1
@@ -49,12 +50,13 @@ def maker(shape: Shape, register: str) -> Make:
             stamp = (0, 0, 0, time, author)
             inserts.append((key, hlc >> COUNTER_BITS, *values, *parts(stamp)))
             if signed:
-                body = pack((table, key, register, stamp, seq, values))
-                changes.append((key, by, seq, 0, 0, 0, time, body, sign(body), 1))
-            else:
-                changes.append((key, by, seq, 0, 0, 0, time))
+                bodies.append(pack((table, key, register, stamp, seq, values)))
+            changes.append((key, by, seq, 0, 0, 0, time))
+        signatures = writer.hand.begin(bodies)
         writer.hlc, writer.seq = hlc, seq
         counts = insert(connection, registers, inserts)
+        if signed:
+            changes = [(*change, body, signature, 1) for change, body, signature in zip(changes, bodies, signatures(), strict=True)]
         insert_changes_of_rows(connection, table, ((register, signed),), changes)
         return keys, counts
 

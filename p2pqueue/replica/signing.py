@@ -7,12 +7,10 @@ The key is found through the row of `authors` that ties an author to its device,
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
-from nacl._sodium import ffi, lib  # type: ignore[import-not-found]  # what `nacl.bindings` goes through
-from nacl.bindings import crypto_sign
 from nacl.exceptions import CryptoError
 
 from p2pqueue import wire
@@ -26,7 +24,6 @@ BODY_LIMIT = 1 << 20  # bytes
 UNKNOWN_AUTHOR = "the key of its author isn't known here yet"
 _CERTIFYING = ("owner", "admin")
 _SIGNATURE_SIZE = 64  # bytes
-_SMALL_BODY = 4096  # bytes
 _BUFFER = 1024  # bytes a packer starts with
 
 
@@ -49,27 +46,6 @@ def write_from_body(body: bytes, signature: bytes) -> Write:
             return Write(table, key, register, stamp, seq, tuple(values), body, signature)
         case _:
             raise MalformedMessage("a signed body is [table, key, register, stamp, number, values]")
-
-
-def fast_signer(signer: Signer) -> Callable[[bytes], bytes]:
-    """Signs with the key at hand, for one thread at a time: half the time of going through the key's object for every write."""
-    signing = getattr(signer, "signing", None)
-    if signing is None:
-        return signer.sign
-    secret = bytes(signing) + signer.public_key
-    # What `nacl.bindings.crypto_sign` does, without its two buffers and three copies for each signature.
-    signed = ffi.new("unsigned char[]", _SIGNATURE_SIZE + _SMALL_BODY)
-    signature = ffi.buffer(signed, _SIGNATURE_SIZE)
-    sign_into, no_length = lib.crypto_sign, ffi.NULL
-
-    def sign(body: bytes) -> bytes:
-        size = len(body)
-        if size > _SMALL_BODY or sign_into(signed, no_length, body, size, secret):
-            return crypto_sign(body, secret)[:_SIGNATURE_SIZE]
-        made: bytes = signature[:]
-        return made
-
-    return sign
 
 
 class Keyring:

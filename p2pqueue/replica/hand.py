@@ -1,0 +1,69 @@
+"""How does this device sign what it writes?
+
+Many bodies are signed in a thread of their own while their rows go into SQLite: the key's arithmetic needs no lock of the
+interpreter, and takes about as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from nacl._sodium import ffi, lib  # type: ignore[import-not-found]  # what `nacl.bindings` goes through
+from nacl.bindings import crypto_sign
+
+from p2pqueue.replica.merged import Signer
+
+_SIGNATURE_SIZE = 64  # bytes
+_SMALL_BODY = 4096  # bytes
+_MANY = 16  # bodies from which on a thread is worth its hop
+
+
+class Hand:
+    """Signs with the key of one device; for one thread at a time."""
+
+    def __init__(self, signer: Signer) -> None:
+        self.sign = fast_signer(signer)
+        self._sign_beside = fast_signer(signer)
+        self._thread: ThreadPoolExecutor | None = None
+
+    def begin(self, bodies: Sequence[bytes]) -> Callable[[], list[bytes]]:
+        """Begins to sign these bodies; what it gives waits for their signatures."""
+        if len(bodies) >= _MANY:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="p2pqueue-sign")
+            try:
+                return self._thread.submit(_sign_all, self._sign_beside, bodies).result
+            except RuntimeError:  # the interpreter ends: it takes no more
+                pass
+        return lambda: _sign_all(self.sign, bodies)
+
+    def close(self) -> None:
+        """Lets the thread end."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+
+
+def _sign_all(sign: Callable[[bytes], bytes], bodies: Sequence[bytes]) -> list[bytes]:
+    return [sign(body) for body in bodies]
+
+
+def fast_signer(signer: Signer) -> Callable[[bytes], bytes]:
+    """Signs with the key at hand, for one thread at a time: half the time of going through the key's object for every write."""
+    signing = getattr(signer, "signing", None)
+    if signing is None:
+        return signer.sign
+    secret = bytes(signing) + signer.public_key
+    # What `nacl.bindings.crypto_sign` does, without its two buffers and three copies for each signature.
+    signed = ffi.new("unsigned char[]", _SIGNATURE_SIZE + _SMALL_BODY)
+    signature = ffi.buffer(signed, _SIGNATURE_SIZE)
+    sign_into, no_length = lib.crypto_sign, ffi.NULL
+
+    def sign(body: bytes) -> bytes:
+        size = len(body)
+        if size > _SMALL_BODY or sign_into(signed, no_length, body, size, secret):
+            return crypto_sign(body, secret)[:_SIGNATURE_SIZE]
+        made: bytes = signature[:]
+        return made
+
+    return sign
