@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from p2pqueue.replica.effects import DropEnded, Effect, Merge, MoveHeads, ReadRows, ReadState, Report, RowPage, Send, State, Taken
 from p2pqueue.replica.messages import MAX_ROWS, MAX_WRITES, Ack, Done, Ended, Heads, Refusal, Refused, RoundId, Rows, Writes
@@ -109,7 +109,7 @@ class Taking:
     def changed(self, now: float) -> None:
         """Heads or held numbers may have changed: tell the peer soon."""
         if self._tell_at is None:
-            self._tell_at = now + max(TOLD_AFTER, self._reading_took / READING_SHARE)
+            self._tell_at = max(now + TOLD_AFTER, self._asked_at + self._reading_took / READING_SHARE)
 
     # --- what comes ---
 
@@ -174,6 +174,8 @@ class Taking:
             return [] if self._opening else self.open(now)
         if refusals:
             return self._refuse(refusals, now)
+        if self._counts_held(request.heads):
+            self._reading_took, self._tell_at = 0.0, None  # what made it long is held no more
         self.changed(now)
         return []
 
@@ -266,6 +268,11 @@ class Taking:
         request = MoveHeads(self._number(), heads, self._falls)
         self._moving.add(request.number)
         return [request]
+
+    def _counts_held(self, heads: Mapping[bytes, Head]) -> bool:
+        """Says whether something that was held, as last told, is counted by these heads."""
+        held = {} if self._told is None else self._told.held
+        return any(author in heads and heads[author].seq >= spans.highest for author, spans in held.items())
 
     def _is_busy(self, now: float) -> bool:
         """Says whether the round is still bringing writes: then it isn't cut by another."""

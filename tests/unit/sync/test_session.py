@@ -44,7 +44,7 @@ from p2pqueue.replica.offering import RELAY_DELAY, WINDOW
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.sync import Session
-from p2pqueue.replica.taking import HEADS_EVERY, MAX_QUEUE
+from p2pqueue.replica.taking import HEADS_EVERY, MAX_QUEUE, TOLD_AFTER
 from p2pqueue.replica.write import Head, Write
 
 OURS, THEIRS = b"o" * 16, b"t" * 16
@@ -79,6 +79,8 @@ class Side:
     def __init__(self, **how: Any) -> None:
         self.now = 100.0
         self.falls = 0
+        self.held: dict[bytes, Spans] = {}
+        self.reading = 0.0  # seconds that it takes to read what is counted and held
         self.session = Session(b"oursessi", jitter=lambda: 0.5, now=self.now, **how)
         self.log: list[Effect] = []
         self.feed(self.session.start(self.now))
@@ -96,7 +98,8 @@ class Side:
             effect = queue.pop(0)
             seen.append(effect)
             if isinstance(effect, ReadState):
-                state = State(OURS, {OURS: Head(10, b"tag")}, {}, self.falls)
+                state = State(OURS, {OURS: Head(10, b"tag")}, dict(self.held), self.falls)
+                self.now += self.reading
                 queue += self.session.answered(effect, state, self.now)
             elif isinstance(effect, Observe):
                 queue += self.session.answered(effect, Observed({OURS: Head(10, b"tag")}, False), self.now)
@@ -361,6 +364,20 @@ def test_a_round_that_brings_writes_is_not_cut_by_the_next_heads() -> None:
         side.answer(side.take(index, write(index, THEIRS)), Taken())
         side.wait(0.5)
     assert side.round == first
+
+
+def test_what_takes_long_to_read_is_told_seldom_until_it_is_counted() -> None:
+    side = Side()
+    side.serve()
+    merge = side.take(1, write(9, THEIRS))
+    side.answer(merge, Taken())
+    side.held, side.reading = {THEIRS: Spans([(9, 9)])}, 0.1
+    side.wait(TOLD_AFTER)
+    assert some(side.feed(side.session.committed(side.now, local=False)) + side.wait(TOLD_AFTER), Heads)
+    assert not some(side.feed(side.session.committed(side.now, local=False)) + side.wait(TOLD_AFTER), ReadState)
+    moving = only(side.hear(Done(side.round, PEER, 1, {THEIRS: Head(9, b"t")})), MoveHeads)
+    side.held = {}
+    assert some(side.answer(moving, ()) + side.wait(TOLD_AFTER), ReadState)
 
 
 def test_a_peer_that_began_anew_gets_a_new_round() -> None:
