@@ -97,9 +97,13 @@ def carry_out_deferred(home: Home) -> None:
 
 def _has_deferred(connection: sqlite3.Connection) -> bool:
     try:
-        return connection.execute("SELECT 1 FROM deferred WHERE problem IS NULL LIMIT 1").fetchone() is not None
+        if connection.execute("SELECT 1 FROM deferred LIMIT 1").fetchone() is None:
+            return False
     except sqlite3.OperationalError:  # a home that no program of this version has opened for writing
         return False
+    from p2pqueue.replica import deferring
+
+    return deferring.waits(connection)
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:

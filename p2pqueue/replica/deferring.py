@@ -13,23 +13,27 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from p2pqueue import __version__
+
 if TYPE_CHECKING:
     from p2pqueue.replica.writer import Writer
 
 CarryOut = Callable[["Writer", Sequence[bytes]], object]
 
 TABLE: Final = "CREATE TABLE IF NOT EXISTS deferred (id INTEGER PRIMARY KEY, change BLOB NOT NULL, problem TEXT)"
-MOST_DEFERRED: Final = 200  # by one program; then it carries them out itself: some 10 ms of work, twice that on a Pi
+MOST_DEFERRED: Final = 512  # by one program; then it carries them out itself: some 20 ms of work, twice that on a Pi
 
 INSERT: Final = "INSERT INTO deferred (change) VALUES (?)"
-_WAITING = "SELECT id, change FROM deferred WHERE problem IS NULL ORDER BY id"
-_WAITS = "SELECT 1 FROM deferred WHERE problem IS NULL LIMIT 1"
+_TELLER: Final = f"p2pqueue {__version__}: "  # begins every problem: what one version can't make, another may
+_OPEN = f"(problem IS NULL OR substr(problem, 1, {len(_TELLER)}) <> '{_TELLER}')"
+_WAITING = f"SELECT id, change FROM deferred WHERE {_OPEN} ORDER BY id"
+_WAITS = f"SELECT 1 FROM deferred WHERE {_OPEN} LIMIT 1"
 
 _log = logging.getLogger(__name__)
 
 
 def waits(connection: sqlite3.Connection) -> bool:
-    """Says whether changes are deferred that are still to be carried out."""
+    """Says whether changes are deferred that are still to be carried out, or that another version could not make."""
     return connection.execute(_WAITS).fetchone() is not None
 
 
@@ -43,12 +47,14 @@ def carry_out(writer: Writer, make: CarryOut) -> bool:
     if not waiting:
         return False
     make(writer, [change for _, change in waiting])
-    connection.execute("DELETE FROM deferred WHERE id <= ? AND problem IS NULL", (waiting[-1][0],))
+    connection.execute(f"DELETE FROM deferred WHERE id <= ? AND {_OPEN}", (waiting[-1][0],))
     return True
 
 
 def carry_out_singly(writer: Writer, make: CarryOut) -> None:
     """As `carry_out`, each for itself: one that can't be made stays, with its problem, and keeps nothing else up.
+
+    Another version tries it again, and so does this one again after an upgrade.
 
     Raises what is the disk's fault and not a change's.
     """
@@ -60,7 +66,9 @@ def carry_out_singly(writer: Writer, make: CarryOut) -> None:
             writer.connection.execute("DELETE FROM deferred WHERE id = ?", (place,))
         else:
             _log.error("a deferred change can't be made, and is kept aside: %s", done.error)
-            writer.connection.execute("UPDATE deferred SET problem = ? WHERE id = ?", (str(done.error) or repr(done.error), place))
+            writer.connection.execute(
+                "UPDATE deferred SET problem = ? WHERE id = ?", (_TELLER + (str(done.error) or repr(done.error)), place)
+            )
 
 
 def is_of_the_disk(error: BaseException) -> bool:

@@ -12,9 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from p2pqueue.jobs.deferring import Deferrer
 from p2pqueue.jobs.opening import KNOWN_VERSION
 from p2pqueue.replica.migrations import VERSION
 from tests.integration.cli.conftest import APP, CommandLine, argv, as_nobody, ids
+from tests.unit.jobs.desk import new_job
 
 
 @pytest.mark.root
@@ -77,6 +79,17 @@ def test_what_was_enqueued_and_cant_be_read_any_more_is_told_by_the_doctor(p2p: 
     assert ids(p2p("list", "--json")) == [job_id]
     told = p2p("doctor", check=1).out
     assert "1 job that a program enqueued can't be read by this version" in told
+
+
+def test_what_an_earlier_version_could_not_read_is_a_job_after_an_upgrade(p2p: CommandLine) -> None:
+    p2p("enqueue", "later")
+    device = p2p("status", "--json").json["device"]
+    change, waiting = Deferrer(device, lambda: 1_700_000_000_000).defer(new_job("later"))
+    with closing(sqlite3.connect(p2p.home / "replica.sqlite")) as connection, connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS deferred (id INTEGER PRIMARY KEY, change BLOB NOT NULL, problem TEXT)")
+        connection.execute("INSERT INTO deferred (change, problem) VALUES (?, 'p2pqueue 0.0.9: a form that is not known here')", (change,))
+    assert waiting.id in ids(p2p("list", "--json"))
+    assert "1 job that a program enqueued" not in p2p("doctor", check=None).out
 
 
 def test_damaged_or_missing_keys_never_become_new_ones(p2p: CommandLine, tmp_path: Path) -> None:

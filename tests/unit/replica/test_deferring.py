@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from p2pqueue import __version__
 from p2pqueue.errors import ArgumentError
 from p2pqueue.replica.deferring import MOST_DEFERRED
 from p2pqueue.replica.replica import Replica
@@ -117,6 +119,7 @@ def test_who_defers_much_carries_it_out_itself(open_it: Opener, tmp_path: Path) 
     replica = open_it()
     for number in range(MOST_DEFERRED):
         replica.defer(b"%d" % number)
+    replica.carry_out_many()
     assert len(raw_names(tmp_path)) == MOST_DEFERRED
 
 
@@ -128,9 +131,29 @@ def test_an_odd_one_is_kept_aside_and_keeps_nothing_up(open_it: Opener, caplog: 
         assert replica.read(names) == ["one", "two"]
     assert "an odd clip" in caplog.text
     left = replica.read(lambda connection: connection.execute("SELECT change, problem FROM deferred").fetchall())
-    assert left == [(b"odd", "an odd clip")]
+    assert left == [(b"odd", f"p2pqueue {__version__}: an odd clip")]
     replica.defer(b"three")
     assert replica.read(names) == ["one", "three", "two"]
+
+
+def test_what_another_version_kept_aside_is_made_by_the_one_that_knows_it(
+    open_it: Opener, tmp_path: Path, options: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    older = open_it()
+    older.defer(b"odd")
+    assert older.read(names) == []
+    older.close()
+    with closing(sqlite3.connect(tmp_path / "replica.sqlite")) as connection, connection:
+        connection.execute("UPDATE deferred SET problem = replace(problem, ?, '0.0.9')", (__version__,))
+    assert open_it().read(names) == []  # still not known: aside again, and told once
+    assert open_it().read(names) == []
+    assert caplog.text.count("an odd clip") == 2
+    with closing(sqlite3.connect(tmp_path / "replica.sqlite")) as connection, connection:
+        connection.execute("UPDATE deferred SET problem = replace(problem, ?, '0.0.9')", (__version__,))
+    options["carry_out"] = lambda writer, changes: carry_out(writer, [change.replace(b"odd", b"known") for change in changes])
+    newer = open_it()
+    assert newer.read(names) == ["known"]
+    assert newer.read(lambda connection: connection.execute("SELECT count(*) FROM deferred").fetchone()) == (0,)
 
 
 @pytest.mark.parametrize("fault", [sqlite3.OperationalError("disk I/O error"), sqlite3.DatabaseError("malformed")], ids=["full", "damaged"])
