@@ -246,10 +246,19 @@ def _network_facts(network: dict[str, Any] | None) -> list[tuple[str, str]]:
         facts.append(("Peer", plain(f"{peer['label'] or peer['device'][:8]} by {peer['path']}{rtt}{slower}")))
     troubles = [network.get("trouble"), (network.get("discovery") or {}).get("trouble"), *(each["why"] for each in network["refused"])]
     facts += [("Trouble", plain(str(trouble))) for trouble in troubles if trouble]
+    told = [each["address"] for each in network["refused"]]
+    facts += [("Trouble", plain(_unreached(each))) for each in network.get("unreached", ()) if each["address"] not in told and each["why"]]
     carried = {lane: size for lane, size in network["carried"].items() if size}
     if carried:
         facts.append(("Fetched", ", ".join(f"{quantities.bytes_text(size)} by {lane}" for lane, size in carried.items())))
     return facts
+
+
+def _unreached(peer: dict[str, Any]) -> str:
+    """Why nobody is linked at an address of `--peer`."""
+    host, port = peer["address"]
+    again = f"again in {quantities.span(peer['again_in'])}" if peer["again_in"] else "being tried now"
+    return f"{host}:{port}: {peer['why']}; tried {quantities.counted(peer['tries'], 'time')}, {again}"
 
 
 def _node_words(node: dict[str, Any]) -> str:

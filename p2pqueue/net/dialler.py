@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 
@@ -24,6 +26,7 @@ from p2pqueue.net.pipe import Pipe
 
 LOOK_EVERY = 2.0  # seconds between two looks at who is known, where nothing is due before
 TOLD_LIMIT = 16  # addresses whose trouble is remembered
+SILENT_LIMIT = 256  # addresses of which is remembered why they gave no answer
 
 _WON = 0  # the outcome of an address that led to a link
 _FINAL = (codes.STRANGER, codes.REFUSED, codes.OTHER_PROTOCOL, codes.MYSELF, codes.CLONE)  # trying again soon changes nothing
@@ -60,12 +63,21 @@ class Dialler:
         self._on_nobody = on_nobody
         self._poke = asyncio.Event()
         self._troubles: dict[Endpoint, str] = {}
+        self._silent: dict[Endpoint, str] = {}  # why an address gave no answer, the last time
         self._told: deque[Endpoint] = deque(maxlen=4 * TOLD_LIMIT)
 
     @property
     def troubles(self) -> list[Trouble]:
         """What stands in the way of links, by address."""
         return [Trouble(address, words) for address, words in self._troubles.items()]
+
+    def unreached(self, now: float) -> list[dict[str, Any]]:
+        """The addresses of `--peer` where nobody is linked: what was said last, how often they were tried, and when they are again."""
+        return [
+            {"address": list(each.address), "why": self._troubles.get(each.address) or self._silent.get(each.address),
+             "tries": each.failures, "again_in": round(each.again_in, 3)}
+            for each in self.schedule.named(now)
+        ]  # fmt: skip
 
     def hurry(self) -> None:
         """Something in the schedule changed."""
@@ -125,6 +137,9 @@ class Dialler:
         except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:
             _log.debug("%s:%d doesn't answer: %r", *address, error)
             self._troubles.pop(address, None)
+            self._silent[address] = _words(error)
+            while len(self._silent) > SILENT_LIMIT:
+                del self._silent[next(iter(self._silent))]
             outcomes.append(codes.LOST)
             if isinstance(getattr(error, "os_error", error), ConnectionRefusedError):
                 self._on_nobody(address)
@@ -158,3 +173,13 @@ class Dialler:
         self._troubles[address] = words
         while len(self._troubles) > TOLD_LIMIT:
             del self._troubles[next(iter(self._troubles))]
+
+
+def _words(error: Exception) -> str:
+    """Why an address gave no answer."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {opening.CONNECT_WAIT:g} s"
+    found = getattr(error, "os_error", error)
+    if isinstance(found, OSError):
+        return os.strerror(found.errno) if found.errno and found.errno > 0 else found.strerror or str(found)
+    return "what answers there is no node of p2pqueue"

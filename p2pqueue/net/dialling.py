@@ -42,6 +42,14 @@ class Attempt(NamedTuple):
     target: str
 
 
+class Named(NamedTuple):
+    """An address that somebody named, where nobody is linked: how often it was tried, and in how many seconds it is again."""
+
+    address: Endpoint
+    failures: int
+    again_in: float
+
+
 class Start(NamedTuple):
     """One address of a race, and when it starts: seconds after the first."""
 
@@ -180,6 +188,18 @@ class DialSchedule:
         times += [target.due for target in idle if not self._busy.issuperset(self._open_addresses(target))]
         return max(now, min(times)) if times else None
 
+    def named(self, now: float) -> list[Named]:
+        """The addresses of `--peer` where nobody is linked."""
+        return [
+            Named(target.addresses[0], target.failures, 0.0 if target.dialling else max(0.0, target.due - now))
+            for target in self._targets.values()
+            if target.kind == "peer" and target.device not in self._linked and self._linked_at.isdisjoint(target.addresses)
+        ]
+
+    @property
+    def _linked_at(self) -> set[Endpoint | None]:
+        return set(self._linked.values())
+
     @property
     def _busy(self) -> set[Endpoint]:
         """Where somebody is being dialled now; a sighting and a known device are often one and the same."""
@@ -191,7 +211,7 @@ class DialSchedule:
             return ()
         if target.kind == "device":
             return self._book.candidates(target.device or "")
-        taken = set(self._linked.values())
+        taken = self._linked_at
         return tuple(address for address in target.addresses if address not in taken)
 
     def _begin_anew(self, device: str, now: float) -> None:

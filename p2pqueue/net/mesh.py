@@ -267,6 +267,7 @@ class Mesh:
             "discovery": {"on": self.options.discovery, "trouble": self._discovery.trouble if self._discovery is not None else None},
             "peers": [peer.status(now) for peer in self.peers.values()],
             "refused": [{"address": list(trouble.address), "why": trouble.words} for trouble in self._dialler.troubles],
+            "unreached": self._dialler.unreached(now),
         }
 
     # -- finding ----------------------------------------------------------------------------------------------

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import sys
+from typing import Any
 
 import pytest
 
 from tests.integration.cli.conftest import CommandLine
+from tests.integration.cli.test_pairing_by_node import wait_until
 
 # setting, flag, value, and what is said
 REFUSED = [
@@ -67,3 +71,29 @@ def test_pairing_refuses_the_same(p2p: CommandLine) -> None:
     assert "listen: " in p2p("invite", "--listen", "1.2.3.4:99999", check=2).err
     other = CommandLine(p2p.home.parent / "other", p2p.environment)
     assert "no address of an interface" in other("join", "7-orbit-velvet", "--interface", "1.2.3", check=2).err
+
+
+def test_a_peer_that_never_answers_is_told_by_status_until_it_is_linked(p2p: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    peer = f"127.0.0.1:{port}"
+    with p2p.node("--no-work", "--no-discovery", "--interface", "lo", "--listen", "127.0.0.1:0", "--peer", peer, app=None):
+        wait_until(lambda: [each["tries"] for each in unreached(p2p)] > [1])
+        (told,) = unreached(p2p)
+        assert told["address"] == ["127.0.0.1", port]
+        assert "refused" in told["why"]
+        shown = p2p("status").out
+        assert f"{peer}: Connection refused; tried " in shown
+        other = CommandLine(p2p.home.parent / "other", p2p.environment)
+        invitation = p2p.start("invite", "--json")
+        assert invitation.stdout is not None
+        said = json.loads(invitation.stdout.readline())
+        other("join", said["code"], "--peer", said["addresses"][0])
+        invitation.communicate()
+        with other.node("--no-work", "--no-discovery", "--interface", "lo", "--listen", peer, app=None):
+            wait_until(lambda: not unreached(p2p))
+            assert "Connection refused" not in p2p("status").out
+
+
+def unreached(p2p: CommandLine) -> Any:
+    return p2p("status", "--json").json["node"]["network"]["unreached"]
