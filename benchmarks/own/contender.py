@@ -48,6 +48,19 @@ class P2PQueue(Contender):
         """Enqueues one job that tells its moments."""
         self.note_task.enqueue(time.monotonic_ns())
 
+    def one_by_one(self, count: int) -> float:
+        """Enqueues `count` jobs one after the other; each is durable before the next, and the rows of all are made in the end."""
+
+        def run() -> None:
+            repeat(self.noop, count)
+            self._make_rows()
+
+        return timed(run)
+
+    def _make_rows(self) -> None:
+        """Makes the rows of jobs that are durable but still deferred: nothing is left to be done later."""
+        self.app.queue.access.replica.carry_out()
+
     def bulk(self, count: int) -> float:
         """`enqueue_many`, 1,000 at a time."""
 
@@ -78,6 +91,7 @@ class P2PQueue(Contender):
             async with asyncio.TaskGroup() as group:
                 for _ in range(producers):
                     group.create_task(produce())
+            self._make_rows()
             took = time.perf_counter() - start
             await self.app.queue.aclose()
             return took

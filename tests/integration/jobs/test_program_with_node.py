@@ -107,7 +107,7 @@ async def test_a_job_of_the_program_is_claimed_in_the_commit_that_enqueues_it() 
     job = await app.echo_inline.aenqueue("the node is at work")
     assert await job.aresult(20) == "the node is at work"
     before, _ = app.queue.access.read(read)
-    job = await app.wait_inline.aenqueue(0.01)
+    job = await app.wait_inline.aenqueue(0.04)
     after, begun = app.queue.access.read(read)
     assert (after - before, begun) == (1, [job.id])
     await job.aresult(20)

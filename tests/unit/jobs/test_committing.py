@@ -11,6 +11,7 @@ import pytest
 
 from p2pqueue import P2PQueueError
 from p2pqueue.jobs.committing import BATCH, Commits
+from p2pqueue.replica.alike import Alike
 from p2pqueue.replica.merged import Done
 from p2pqueue.replica.replica import Replica
 
@@ -34,6 +35,12 @@ class SlowReplica:
     def write_many(self, fns: Sequence[Fn]) -> list[Done]:
         self._commit(len(fns))
         return [self._alone(fn) for fn in fns]
+
+    def defer(self, *changes: bytes) -> None:
+        self._commit(-len(changes))
+
+    def carry_out_many(self) -> None:
+        pass
 
     def _commit(self, size: int) -> None:
         self.batches.append(size)
@@ -238,4 +245,20 @@ def test_a_loop_that_was_closed_meanwhile_stops_nobody() -> None:
     asyncio.run(leave())
     replica.gate.set()
     assert commits.run(give(2)) == 2
+    commits.close()
+
+
+async def test_coroutines_whose_changes_may_be_deferred_defer_them_together() -> None:
+    replica = SlowReplica()
+    commits = Commits(cast(Replica, replica), after=lambda: None)
+
+    def plain(number: int) -> Alike[int]:
+        return Alike(number, lambda writer, items: list(items), defer=lambda item: (b"%d" % item, item))
+
+    assert await asyncio.gather(*(commits.arun(plain(number)) for number in range(30))) == list(range(30))
+    assert sum(replica.batches) == -30
+    assert len(replica.batches) < 30
+    replica.batches.clear()
+    mixed = await asyncio.gather(*(commits.arun(plain(number)) for number in range(9)), commits.arun(give(9)))
+    assert mixed == list(range(10))
     commits.close()

@@ -53,10 +53,12 @@ def _clips(replica: Replica) -> tuple[object, ...]:
     return found["clips"], [change for change in found["changes"] if change[0] == "clips"], replica.counts("clips")
 
 
+@pytest.mark.parametrize("checked", [False, True], ids=["unchecked", "checked"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_batch_of_new_rows_leaves_what_its_writes_leave_one_by_one(seed: int) -> None:
+def test_a_batch_of_new_rows_leaves_what_its_writes_leave_one_by_one(seed: int, checked: bool) -> None:
     space = Space()
-    writes: Sequence[Write] = [*_written(space), *_odd_ones("k")]
+    sound = [write._replace(checked=checked and write.signature is not None) for write in _written(space)]
+    writes: Sequence[Write] = [*sound, *_odd_ones("k")]
     with space.replica("together") as together, space.replica("alone") as alone:
         merged = together.merge(random.Random(seed).sample(writes, len(writes)))
         one_by_one = [alone.merge([write]) for write in writes]
