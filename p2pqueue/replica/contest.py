@@ -17,7 +17,7 @@ from p2pqueue.replica.reading import content_of
 from p2pqueue.replica.signing import UNKNOWN_AUTHOR, body_of, mismatch
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp, is_wellformed
 from p2pqueue.replica.system import ALWAYS_VERIFIED
-from p2pqueue.replica.write import Write
+from p2pqueue.replica.write import WellFormed, Write
 from p2pqueue.replica.writer import Writer
 
 KEY_LIMIT = 1024  # characters
@@ -38,7 +38,7 @@ class Tally:
 
 def sift(writes: Sequence[Write], tally: Tally) -> Sequence[Write]:
     """The writes that are well formed; the others are refused."""
-    if not writes or _are_wellformed(writes):
+    if not writes or isinstance(writes, WellFormed) or _are_wellformed(writes):
         return writes
     good = []
     for write in writes:

@@ -6,7 +6,8 @@ message into the statements. Whatever is odd about one write of a row sends the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from p2pqueue.clock import COUNTER_BITS
@@ -20,6 +21,7 @@ from p2pqueue.replica.system import ALWAYS_VERIFIED
 from p2pqueue.replica.write import Write
 
 _SECOND_LIFE = 1 << RETRY_BITS  # the first generation of it
+_MANY = 4  # rows from which on they are taken column by column
 _CHAINED = frozenset(table for table, _ in ALWAYS_VERIFIED)
 
 _Names = tuple[str, ...]
@@ -39,9 +41,14 @@ def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[NewRows, Sequence[W
             by_key[key].append(write)
         elif key not in known:
             by_key[key] = [write]
+    alike: dict[_Names, list[str]] = {}
     for key in sorted(by_key):  # pages are met in their order
-        if new.take(key, by_key[key]):
-            del by_key[key]
+        alike.setdefault(tuple([write[2] for write in by_key[key]]), []).append(key)
+    for names, keys in alike.items():
+        together = new.take_alike(names, keys, [by_key[key] for key in keys])
+        for key in keys:
+            if together or new.take(names, key, by_key[key]):
+                del by_key[key]
     for registers, (rows, changes) in new.rows.items():
         insert_new(batch.connection, shape, registers, rows)
         insert_changes_of_rows(batch.connection, shape.name, new.named(registers), changes)
@@ -54,20 +61,47 @@ class NewRows:
 
     def __init__(self, shape: Shape) -> None:
         self.keys: list[str] = []
-        self.rows: dict[_Names, tuple[list[list[Any]], list[list[Any]]]] = {}  # what goes into the table, and into `changes`
+        self.rows: dict[_Names, tuple[list[Sequence[Any]], list[Sequence[Any]]]] = {}  # what goes into the table, and into `changes`
         self.taken = 0  # writes
         self.newest = 0  # the latest time among them
         self._shape = shape
         self._plans: dict[_Names, _Plan] = {}
         self._authors: dict[bytes, bytearray] = {}  # the sqlite3 module binds a bytearray in a third of the time
 
-    def take(self, key: str, writes: Sequence[Write]) -> bool:
+    def take_alike(self, names: _Names, keys: Sequence[str], rows: Sequence[Sequence[Write]]) -> bool:
+        """As `take` for many rows with the same registers, column by column: where one is odd, or unchecked, none is taken."""
+        plan = self._plan_of(names)
+        if not plan or len(keys) < _MANY:
+            return False
+        parts: list[Iterable[Any]] = []
+        changes: list[Iterable[Any]] = [keys]
+        times: list[Iterable[int]] = [repeat(0)]
+        for (width, kept, signed), writes in zip(plan, zip(*rows, strict=True), strict=True):
+            _, _, _, stamps, seqs, values, bodies, signatures, checked = zip(*writes, strict=True)
+            generations, ranks, claims, hlcs, authors = zip(*stamps, strict=True)
+            if set(map(len, values)) != {width} or max(generations) >= _SECOND_LIFE:
+                return False
+            if not all(checked) if signed else {*bodies, *signatures} != {None}:
+                return False
+            parts += (values, map(kept, stamps))
+            times.append(map(abs, hlcs))
+            changes += (map(self._bound, authors), seqs, generations, ranks, claims, hlcs)
+            if signed:
+                changes += (bodies, signatures, repeat(1))
+        newest = list(map(max, *times))
+        if not min(newest):
+            return False
+        made = zip(keys, newest, zip(*parts, strict=True), strict=True)
+        self._note(names, keys, newest)
+        self.rows[names] = (
+            [(key, time >> COUNTER_BITS, *chain.from_iterable(row)) for key, time, row in made],
+            list(zip(*changes)),  # noqa: B905  a repeated one has no end
+        )
+        return True
+
+    def take(self, names: _Names, key: str, writes: Sequence[Write]) -> bool:
         """Takes the row that these writes make; False, and nothing is taken, where one of them is odd."""
-        names = tuple([write[2] for write in writes])
-        plan = self._plans.get(names)
-        if plan is None:
-            plan = self._plans[names] = self._plan(names)
-        authors = self._authors
+        plan = self._plan_of(names)
         row: list[Any] = [key, 0]
         change: list[Any] = [key]
         newest = 0
@@ -80,7 +114,7 @@ class NewRows:
             row += parts(stamp)
             if hlc > newest or -hlc > newest:
                 newest = abs(hlc)
-            change += (authors.get(author) or authors.setdefault(author, bytearray(author)), seq, generation, rank, claim, hlc)
+            change += (self._bound(author), seq, generation, rank, claim, hlc)
             if signed:
                 if not checked and not is_plainly_signed(write):
                     return False
@@ -89,11 +123,8 @@ class NewRows:
                 return False
         if not newest:
             return False
-        if newest > self.newest:
-            self.newest = newest
         row[1] = newest >> COUNTER_BITS
-        self.keys.append(key)
-        self.taken += len(plan)
+        self._note(names, (key,), (newest,))
         rows, changes = self.rows.get(names) or self.rows.setdefault(names, ([], []))
         rows.append(row)
         changes.append(change)
@@ -102,6 +133,20 @@ class NewRows:
     def named(self, names: _Names) -> Registers:
         """These registers, and which of them are signed."""
         return tuple([(name, name in self._shape.signed) for name in names])
+
+    def _note(self, names: _Names, keys: Sequence[str], newest: Sequence[int]) -> None:
+        self.keys += keys
+        self.newest = max(self.newest, *newest)
+        self.taken += len(names) * len(keys)
+
+    def _bound(self, author: bytes) -> bytearray:
+        return self._authors.get(author) or self._authors.setdefault(author, bytearray(author))
+
+    def _plan_of(self, names: _Names) -> _Plan:
+        plan = self._plans.get(names)
+        if plan is None:
+            plan = self._plans[names] = self._plan(names)
+        return plan
 
     def _plan(self, names: _Names) -> _Plan:
         """Empty where one of the registers is unknown or comes twice."""

@@ -178,11 +178,15 @@ Message = Heads | Writes | Ack | Done | Refused | Again | Rows | Ended | Digest 
 
 def write_size(write: Write) -> int:
     """About how many bytes a write takes in a message, rather more than less."""
-    size = 64 + len(write.key) + len(write.body or b"") + len(write.signature or b"")
-    if write.body is None:
-        for value in write.values:
-            if isinstance(value, str):
-                size += 5 + len(value) * (1 if value.isascii() else 4)
-            else:
-                size += 5 + len(value) if isinstance(value, bytes) else 9
+    _, key, _, _, _, values, body, signature, _ = write
+    if body is not None:
+        return 64 + len(key) + len(body) + len(signature or b"")
+    size = 64 + len(key) + 9 * len(values)
+    for value in values:
+        if value is None:
+            continue
+        if isinstance(value, str):
+            size += len(value) if value.isascii() else 4 * len(value)
+        elif isinstance(value, bytes):
+            size += len(value)
     return size

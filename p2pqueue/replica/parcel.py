@@ -16,7 +16,7 @@ from typing import Any
 from p2pqueue import wire
 from p2pqueue.replica.messages import MAX_WRITES
 from p2pqueue.replica.stamp import Stamp, is_wellformed
-from p2pqueue.replica.write import Write
+from p2pqueue.replica.write import WellFormed, Write
 
 KEY_LIMIT = 1024  # characters of a key
 NAME_LIMIT = 63  # characters of the name of a table or a register
@@ -66,7 +66,7 @@ def unpack_writes(authors: Any, packed: Any, holds: Holds | None = None) -> tupl
     checked = [holds is not None and signature is not None and holds(maker, body, signature)
                for maker, body, signature in zip(makers, bodies, signatures, strict=True)]  # fmt: skip
     parts = zip(tables, keys, registers, stamps, seqs, map(tuple, values), bodies, signatures, checked, strict=True)
-    return tuple([make(Write, each) for each in parts])
+    return WellFormed([make(Write, each) for each in parts])
 
 
 def _plain(

@@ -152,14 +152,21 @@ def with_values(
     for row in rows:
         if row[9] is None:
             wanted.setdefault((row[0], row[2]), []).append(row[1])
-    values: dict[tuple[str, str, str], tuple[Any, ...]] = {}
     try:
-        for (table, register), keys in wanted.items():
-            for key, *columns in connection.execute(shapes[table].select(register), (json.dumps(keys),)):
-                values[table, key, register] = tuple(columns)
-        return [_write(row, values, unread) for row in rows]
+        values = {place: _values(connection, shapes[place[0]], place[1], keys) for place, keys in wanted.items()}
+        return [
+            _make(Write, (row[0], row[1], row[2], _make(Stamp, row[3:8]), row[8], values[row[0], row[2]][row[1]], None, None, False))
+            if row[9] is None
+            else _with_body(row, unread)
+            for row in rows
+        ]
     except KeyError as error:
         raise DamagedHome(f"The database is damaged: a change in it has no values ({error}); restore a backup into a new home") from error
+
+
+def _values(connection: sqlite3.Connection, shape: Shape, register: str, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """The values of a register of some rows, by key."""
+    return {row[0]: row[1:] for row in connection.execute(shape.select(register), (json.dumps(keys),))}
 
 
 def content_of(connection: sqlite3.Connection, shape: Shape, key: str, register: str) -> bytes:
@@ -172,13 +179,12 @@ def content_of(connection: sqlite3.Connection, shape: Shape, key: str, register:
     return b""
 
 
-def _write(row: Sequence[Any], values: Mapping[tuple[str, str, str], tuple[Any, ...]], unread: bool) -> Write:
+def _with_body(row: Sequence[Any], unread: bool) -> Write:
     table, key, register, generation, rank, claim, hlc, author, seq, body, signature = row
     if signature is not None and not unread:
         return write_from_body(body, signature)
-    found = values[table, key, register] if body is None else ()
     stamp = _make(Stamp, (generation, rank, claim, hlc, author))
-    return _make(Write, (table, key, register, stamp, seq, found, body, signature, False))
+    return _make(Write, (table, key, register, stamp, seq, (), body, signature, False))
 
 
 def _system_rows(connection: sqlite3.Connection, above: Mapping[bytes, int], covered: Mapping[bytes, Spans]) -> list[tuple[Any, ...]]:

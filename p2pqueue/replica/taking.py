@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import chain
 
 from p2pqueue.replica.effects import DropEnded, Effect, Merge, MoveHeads, ReadRows, ReadState, Report, RowPage, Send, State, Taken
 from p2pqueue.replica.messages import MAX_ROWS, MAX_WRITES, Ack, Done, Ended, Heads, Refusal, Refused, RoundId, Rows, Writes
 from p2pqueue.replica.spans import Spans
-from p2pqueue.replica.write import Head
+from p2pqueue.replica.write import Head, WellFormed, Write
 
 HEADS_EVERY = 3.0  # seconds between heads, give or take a third
 QUIET = 2.0  # seconds without a write: a round that has not ended by then was cut
@@ -250,7 +251,7 @@ class Taking:
             size += len(self._queue[0].writes)
             taken.append(self._queue.popleft())
         self._merging, self._merge, self._queued_at = tuple(taken), self._number(), now
-        return Merge(self._merge, tuple(write for message in taken for write in message.writes))
+        return Merge(self._merge, _joined([message.writes for message in taken]))
 
     def _count(self, now: float) -> list[Effect]:
         """Lets every `done` count whose writes are durable."""
@@ -289,6 +290,11 @@ class Taking:
         self._dones, self._ended = [], []
         self._heads_at = min(self._heads_at, now + REFUSED_AFTER)
         return [*effects, Send(Refused(self.round, refusals[:MAX_WRITES]))]
+
+
+def _joined(parts: list[tuple[Write, ...]]) -> tuple[Write, ...]:
+    writes = tuple(chain.from_iterable(parts))
+    return WellFormed(writes) if all(isinstance(part, WellFormed) for part in parts) else writes
 
 
 def _words(refusal: Refusal) -> str:

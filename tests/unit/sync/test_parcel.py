@@ -14,7 +14,7 @@ from p2pqueue.replica.messages import MAX_WRITES, RoundId, Writes
 from p2pqueue.replica.parcel import KEY_LIMIT, SEQ_LIMIT, pack_writes, unpack_writes
 from p2pqueue.replica.signing import body_of
 from p2pqueue.replica.stamp import Stamp
-from p2pqueue.replica.write import Write
+from p2pqueue.replica.write import WellFormed, Write
 
 AUTHOR, OTHER = b"a" * 16, b"b" * 16
 STAMP = Stamp(0, 0, 0, 1 << 40, AUTHOR)
@@ -40,6 +40,11 @@ def test_writes_of_every_kind_arrive_as_they_were_and_in_their_order() -> None:
     writes = (signed(), PLAIN, UNREAD, PLAIN._replace(stamp=STAMP._replace(author=OTHER)), signed(seq=4))
     assert carried(writes) == writes
     assert carried(()) == ()
+
+
+def test_what_has_passed_is_known_as_well_formed_and_nothing_else_is() -> None:
+    assert isinstance(carried((signed(), PLAIN)), WellFormed)
+    assert not isinstance(carried((signed(), PLAIN))[:1], WellFormed)
 
 
 def test_a_signed_write_is_said_by_its_body_alone() -> None:
