@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from p2pqueue.errors import ConfigError, DamagedHome
 from p2pqueue.home import Home, socket_path
-from p2pqueue.private import make_private_dir, write_private
+from p2pqueue.private import check_owner, make_private_dir, write_private
 from p2pqueue.settings import TABLE, Setting, Settings, Value, find_setting, merged
 
 __all__ = ["Home", "Settings", "get_setting", "load_settings", "set_setting", "socket_path"]
@@ -40,6 +40,7 @@ def set_setting(home: Home, name: str, raw: object) -> Value:
     before = _read(home)
     wanted = before | {setting.name: list(value) if isinstance(value, tuple) else value}
     merged({key: find_setting(key).parse(other) for key, other in wanted.items()})
+    check_owner(home.path)
     make_private_dir(home.path)
     write_private(home.config_file, _changed(_text(home), setting, value, wanted).encode())
     return value
@@ -53,6 +54,7 @@ def unset_setting(home: Home, name: str) -> bool:
         return False
     wanted = {key: value for key, value in before.items() if key != setting.name}
     merged({key: find_setting(key).parse(other) for key, other in wanted.items()})
+    check_owner(home.path)
     write_private(home.config_file, _without(_text(home), setting, wanted).encode())
     return True
 

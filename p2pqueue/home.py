@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from p2pqueue.errors import ConfigError, ReadOnlyHome
-from p2pqueue.private import DIR_MODE, in_words, loosened, make_private_dir
+from p2pqueue.private import DIR_MODE, check_owner, in_words, loosened, make_private_dir
 
 HOME_VARIABLE = "P2PQUEUE_HOME"
 
@@ -91,8 +91,9 @@ class Home(NamedTuple):
     def ensure(self) -> None:
         """Makes the home and its folders, private, and checks that it can be written.
 
-        Raises `ReadOnlyHome`, `DiskFull`, or `DamagedHome` where something else is in the way.
+        Raises `ReadOnlyHome`, also to root in another user's folder, `DiskFull`, or `DamagedHome` where something else is in the way.
         """
+        check_owner(self.path)
         make_private_dir(self.path)
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
             raise ReadOnlyHome(

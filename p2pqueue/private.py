@@ -56,6 +56,26 @@ def make_private_dir(path: Path) -> None:
         raise in_words(error, path) from error
 
 
+def check_owner(path: Path) -> None:
+    """Raises `ReadOnlyHome` where root would leave files in another user's folder, which that user could not open."""
+    if os.name == "nt" or os.geteuid() != 0:
+        return
+    whole = path.absolute()
+    there = next((each for each in (whole, *whole.parents) if each.exists()), None)
+    owner = 0 if there is None else there.stat().st_uid
+    if owner != 0:
+        import pwd
+
+        try:
+            name = pwd.getpwuid(owner).pw_name
+        except KeyError:
+            name = f"#{owner}"
+        raise ReadOnlyHome(
+            f"{there} belongs to {name}, and this is root: {name} could not open what root writes there; "
+            f"run it as that user (sudo -u {name} p2pqueue …), or choose another home with --home"
+        )
+
+
 def sync_dir(path: Path) -> None:
     """Makes new and renamed names in a folder durable, where the system can do that."""
     if os.name == "nt":

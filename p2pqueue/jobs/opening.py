@@ -7,6 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import DamagedHome, NewerDatabase, NotInitialised, P2PQueueError
+from p2pqueue.private import check_owner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,7 @@ def open_replica(home: Home, identity: Identity) -> Replica:
     """Opens the replica of a home for reading and writing, and makes it where there is none yet."""
     from p2pqueue.replica.replica import Replica
 
+    check_owner(home.path)
     _refuse_empty(home)
     return Replica.open(home.replica_file, identity=identity, **_declared())
 
@@ -32,6 +34,7 @@ async def open_store(home: Home, identity: Identity) -> Store:
     """Opens the replica of a home for a node: the same file, behind asyncio."""
     from p2pqueue.replica.store import Store
 
+    check_owner(home.path)
     _refuse_empty(home)
     return await Store.open(home.replica_file, identity=identity, **_declared())
 

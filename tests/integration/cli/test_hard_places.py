@@ -163,3 +163,22 @@ def test_the_doctor_calls_a_disk_short_where_less_is_free_than_the_setting_reser
     p2p("config", "set", "reserve", reserve)
     told = p2p("doctor", "--json", check=None).json
     assert [check["verdict"] for check in told["checks"] if check["check"] == "disk"] == [verdict]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="needs root")
+def test_root_leaves_nothing_in_another_users_folder(p2p: CommandLine) -> None:
+    """A `sudo p2pqueue init` made a home that its user could not open."""
+    users = p2p.home.parent / "users"
+    users.mkdir()
+    shutil.chown(users, "nobody")
+    for words in (("init",), ("config", "set", "slots", "2"), ("join", "7-orbit-velvet", "--peer", "127.0.0.1:1")):
+        refused = CommandLine(users / "home" / "p2pqueue", p2p.environment)(*words, check=1)
+        assert f"{users} belongs to nobody, and this is root" in refused.err
+        assert "sudo -u nobody p2pqueue" in refused.err
+        assert list(users.iterdir()) == []
+    p2p("enqueue", "later")
+    for path in (p2p.home, *p2p.home.rglob("*")):
+        shutil.chown(path, "nobody")
+    for words in (("enqueue", "later"), ("run", "--no-work", "--burst"), ("config", "set", "slots", "2"), ("cancel", "--all", "--yes")):
+        assert f"{p2p.home} belongs to nobody, and this is root" in p2p(*words, check=1).err, words
+    assert {path.owner() for path in p2p.home.rglob("*")} == {"nobody"}  # SQLite gives its files beside the database to its owner
