@@ -9,7 +9,7 @@ allocated for it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -31,7 +31,6 @@ from p2pqueue.payload.format import (
 
 NAME_LIMIT: Final = 4096  # bytes of a name in UTF-8
 ENTRIES_LIMIT: Final = 1_000_000  # manifests in one folder, its folders counted in
-DEPTH_LIMIT: Final = 32  # folders within folders
 
 
 @dataclass(frozen=True)
@@ -164,33 +163,6 @@ def decode(data: bytes | memoryview) -> Manifest:
     if kind == "folder":
         return _folder(told)
     raise MalformedMessage(f"A manifest of kind {kind!r}, which this version doesn't know; upgrade p2pqueue")
-
-
-def walk(root: Capability, read: Callable[[Capability], Manifest]) -> Iterator[tuple[tuple[str, ...], FileManifest]]:
-    """Every file under a capability with its path of names, folders opened by `read`.
-
-    Raises `MalformedMessage` for a folder that holds itself, for more than 32 levels, or a million entries:
-    a folder that names one folder twice, and so on, would otherwise unfold for ever.
-    """
-    yield from _walk(root, (), (), read, [ENTRIES_LIMIT])
-
-
-def _walk(
-    root: Capability, path: tuple[str, ...], above: tuple[bytes, ...], read: Callable[[Capability], Manifest], left: list[int]
-) -> Iterator[tuple[tuple[str, ...], FileManifest]]:
-    if root.address in above:
-        raise MalformedMessage("A manifest lists itself; it can't be unpacked")
-    if len(above) > DEPTH_LIMIT:
-        raise MalformedMessage(f"A manifest has more than {DEPTH_LIMIT} folders within one another")
-    manifest = read(root)
-    if isinstance(manifest, FileManifest):
-        yield path or (manifest.name,), manifest
-    elif isinstance(manifest, FolderManifest):
-        left[0] -= len(manifest.entries)
-        if left[0] < 0:
-            raise MalformedMessage(f"A manifest lists more than {ENTRIES_LIMIT} files")
-        for entry in manifest.entries:
-            yield from _walk(entry.capability, (*path, entry.name), (*above, root.address), read, left)
 
 
 def _reference(references: bytes, number: int) -> tuple[bytes, bytes]:

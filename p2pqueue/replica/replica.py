@@ -247,11 +247,6 @@ class Replica(Database):
             lambda connection: reading.live_writes(connection, self.shapes, above=above, not_held=not_held, limit=limit, only=only)
         )
 
-    def own_tag(self, seq: int) -> bytes | None:
-        """The tag of the own commit that ends at a number; None if none does."""
-        row = self.read(lambda connection: connection.execute("SELECT tag FROM commits WHERE seq = ?", (seq,)).fetchone())
-        return None if row is None else bytes(row[0])
-
     def counts(self, table: str) -> dict[str, int]:
         """How many live rows of a table have which status."""
         query = "SELECT status, n FROM counts WHERE tbl = ? AND n > 0"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from p2pqueue.clock import LATEST_STAMP
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.frames import Frames
 from p2pqueue.replica.messages import (
     BUCKETS,
     HASH_BYTES,
@@ -38,6 +37,7 @@ from p2pqueue.replica.signing import body_of
 from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Head, Write
+from tests.simulation.frames import Frames
 
 RUNS = st.lists(st.tuples(st.integers(1, 200), st.integers(0, 12)).map(lambda pair: (pair[0], sum(pair))))
 AUTHORS = st.sampled_from([bytes([number]) * 16 for number in (0, 1, 127, 128, 255)])

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.replica.codec import decode, encode
 from p2pqueue.replica.effects import DropEnded, Effect, Merge, MoveHeads, Observe, Recheck, Report, Request, Send
-from p2pqueue.replica.frames import Frames
 from p2pqueue.replica.messages import RowId
 from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.sync import Session
 from tests.simulation.device import Device
+from tests.simulation.frames import Frames
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -15,7 +15,7 @@ from p2pqueue import wire
 from p2pqueue.errors import ArgumentError, MalformedMessage
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.format import LARGEST_FILE, MIB, REFERENCE_SIZE, ROOT_LIMIT
-from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, Manifest, PartedManifest, chunk_size_of, decode, encode, walk
+from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, PartedManifest, chunk_size_of, decode, encode
 
 HASH = blake3(b"").digest()
 GIB = 1024 * MIB
@@ -164,36 +164,3 @@ def test_any_bytes_are_a_manifest_or_refused(data: bytes) -> None:
         decode(data)
     except MalformedMessage:
         pass
-
-
-def test_the_files_of_folders_are_found_with_their_paths() -> None:
-    shelf: dict[bytes, Manifest] = {
-        capability(1).address: FolderManifest("", (Entry("a", capability(2), 1), Entry("more", capability(3), 1))),
-        capability(2).address: file_manifest(1),
-        capability(3).address: FolderManifest("", (Entry("b", capability(2), 1),)),
-    }
-    found = walk(capability(1), lambda root: shelf[root.address])
-    assert [path for path, _ in found] == [("a",), ("more", "b")]
-
-
-def test_a_folder_that_holds_itself_is_refused() -> None:
-    loop = FolderManifest("", (Entry("again", capability(1), 1),))
-    with pytest.raises(MalformedMessage, match="itself"):
-        list(walk(capability(1), lambda _: loop))
-
-
-def test_folders_without_end_are_refused() -> None:
-    def deeper(root: Capability) -> FolderManifest:
-        return FolderManifest("", (Entry("deeper", capability(int.from_bytes(root.address, "big") + 1), 1),))
-
-    with pytest.raises(MalformedMessage, match="32 folders"):
-        list(walk(capability(0), deeper))
-
-
-def test_folders_that_unfold_beyond_bounds_are_refused() -> None:
-    def wider(root: Capability) -> FolderManifest:
-        inner = capability(int.from_bytes(root.address, "big") + 1)
-        return FolderManifest("", tuple(Entry(f"{n}", inner, 1) for n in range(3000)))
-
-    with pytest.raises(MalformedMessage, match="lists more than|32 folders"):
-        list(walk(capability(0), wider))
