@@ -1,6 +1,6 @@
 """Which jobs has this worker begun although their rows do not say so yet?
 
-A claim must be durable before its handler starts, or a job that kills its node would never run out of attempts. But
+A claim must be committed before its handler starts, or a job that kills its node would never run out of attempts. But
 a job that ends within milliseconds need not be written twice: its claim stands in one local row, and `state` and
 `runs` are written once, with its end. A job that goes on is written as running a moment later, and one whose node
 was killed in between at the next start.
