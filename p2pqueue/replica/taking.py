@@ -24,7 +24,7 @@ LOST_AFTER = 1.0  # seconds: a peer that doesn't know our heads by then has lost
 TOLD_AFTER = 0.05  # seconds from a moved head to telling it: several commits share one message
 MAX_BATCH = 1_000  # writes in one transaction
 FULL = 100  # writes in a message from which on others follow at its heels
-GATHER = 0.02  # seconds for which a full message waits for those that follow: one transaction takes them all
+GATHER = 0.04  # seconds for which a full message waits for those that follow: one transaction takes them all
 READING_SHARE = 0.05  # of the time that may go into reading what is counted and held, however much that is
 MAX_QUEUE = 4 * 8  # messages of writes that wait to be merged: of this round and of ended ones; more is a flood
 MAX_DONES = 16  # `done`s that wait for their writes
@@ -176,7 +176,7 @@ class Taking:
         if refusals:
             return self._refuse(refusals, now)
         if self._counts_held(request.heads):
-            self._reading_took, self._tell_at = 0.0, None  # what made it long is held no more
+            self._reading_took, self._tell_at = 0.0, now  # what made it long is held no more
         self.changed(now)
         return []
 
