@@ -111,7 +111,7 @@ def _show_list(invocation: Invocation, connection: sqlite3.Connection, wanted: J
 @click.command(
     "tasks",
     cls=Command,
-    help="List the tasks that this device knows: those that a node here has had; the running node's are marked.",
+    help="List the tasks that a node here has had, and those of linked devices, with the devices that have them now.",
     examples="""
     p2pqueue tasks
     p2pqueue tasks --json
@@ -120,23 +120,34 @@ def _show_list(invocation: Invocation, connection: sqlite3.Connection, wanted: J
 @pass_invocation
 def tasks_command(invocation: Invocation) -> None:
     """Lists the tasks that this device knows."""
-    from p2pqueue.jobs.local import ability, known_tasks
+    from p2pqueue.jobs.local import ability, known_tasks, others, this_device
+    from p2pqueue.jobs.waiting import EXEC_TASK
 
     with reading(invocation.home) as connection:
         tasks = known_tasks(connection)
+        here = this_device(connection)
         known = ability(connection) if node_pid(invocation.home) is not None else None
+        around = others(connection)[0] if known is not None else {}
     running = known.tasks if known is not None else frozenset()
+    able = {**({here: known} if known is not None and here is not None else {}), **around}
+    names = set().union(*(each.tasks for each in around.values())) - tasks.keys() - {EXEC_TASK}
+    tasks |= {name: {"name": name} for name in sorted(names)}
+    offered = {name: [(device, each.label) for device, each in able.items() if name in each.tasks] for name in tasks}
     if invocation.json:
-        output.document({"schema": 1, "tasks": [{**task, "running": name in running} for name, task in tasks.items()]})
+        listed = [
+            {**task, "running": name in running, "devices": [{"id": device, "label": label} for device, label in offered[name]]}
+            for name, task in tasks.items()
+        ]
+        output.document({"schema": 1, "tasks": listed})
         return
     if not tasks:
         invocation.say("no node here has had a task yet; start one with `p2pqueue run APP`")
         return
     lines = [
-        (name, "now" if name in running else "–", task.get("queue", ""), _signature(task), _first_line(task.get("doc")))
+        (name, ", ".join(label for _, label in offered[name]) or "–", task.get("queue", ""), _signature(task), _first_line(task.get("doc")))
         for name, task in tasks.items()
     ]
-    for text in output.table(("TASK", "NODE", "QUEUE", "PARAMETERS", "DOES"), [[plain(cell) for cell in line] for line in lines]):
+    for text in output.table(("TASK", "NOW ON", "QUEUE", "PARAMETERS", "DOES"), [[plain(cell) for cell in line] for line in lines]):
         output.line(text)
 
 

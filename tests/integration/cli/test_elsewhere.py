@@ -69,3 +69,21 @@ def test_a_task_that_a_linked_device_has_is_enqueued_without_a_warning(p2p: Comm
         with other.node(*NET):
             wait_until(lambda: p2p("enqueue", "echo", "text=a", "--delay", "1h").err == "")
             assert "(did you mean 'echo'?)" in p2p("enqueue", "ecco").err
+
+
+def test_tasks_of_linked_devices_are_listed_with_the_devices_that_have_them(p2p: CommandLine) -> None:
+    other = CommandLine(p2p.home.parent / "other", p2p.environment)
+    with invited(p2p) as invitation:
+        other("join", invitation.code, "--peer", invitation.address, "--label", "worker")
+        invitation.ended()
+    with p2p.node(*NET, "--no-work", app=None) as node:
+        assert p2p("tasks", "--json").json["tasks"] == []
+        with other.node(*NET, "--peer", address(node)):
+            wait_until(lambda: p2p("tasks", "--json").json["tasks"])
+            tasks = {task["name"]: task for task in p2p("tasks", "--json").json["tasks"]}
+            device = other("status", "--json").json["device"]
+            assert tasks["echo"] == {"name": "echo", "running": False, "devices": [{"id": device, "label": "worker"}]}
+            assert [line.split()[:2] for line in p2p("tasks").out.splitlines() if line.startswith("echo ")] == [["echo", "worker"]]
+            own = {task["name"]: task for task in other("tasks", "--json").json["tasks"]}
+            assert (own["echo"]["running"], own["echo"]["devices"]) == (True, [{"id": device, "label": "worker"}])
+    assert p2p("tasks", "--json").json["tasks"] == []
