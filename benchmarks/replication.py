@@ -27,11 +27,12 @@ from p2pqueue.identity.keys import Identity, create
 from p2pqueue.jobs.tables import TABLES
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.store import Store
-from p2pqueue.replica.write import Write
+from p2pqueue.replica.write import WellFormed, Write
 from p2pqueue.replica.writer import Put, Writer
 
 BATCH = 1_000
 COROUTINES = 64
+WINDOW = 8  # batches that are on their way
 SPEC = (
     "default",
     "echo",
@@ -177,16 +178,31 @@ def merging(scene: Scene, rounds: int, jobs: int) -> tuple[list[float], list[flo
     source.close()
     merged, checking = [], []
     for _ in range(rounds):
-        with scene.replica() as target:
-            target.merge(who)
-            merged.append(_rate(lambda target=target: _merge(target, writes), len(writes)))  # type: ignore[misc]
+        home, identity = scene.home()
+        merged.append(len(writes) / asyncio.run(_merge(home, identity, who, writes)))
+        with Replica.open(home.replica_file, tables=TABLES, identity=identity) as target:
             checking.append(_rate(lambda target=target: target.verify_pending(jobs), jobs))  # type: ignore[misc]
     return merged, checking, len(writes) // 6
 
 
-def _merge(target: Replica, writes: list[Write]) -> None:
-    for start in range(0, len(writes), BATCH):
-        target.merge(writes[start : start + BATCH])
+async def _merge(home: Home, identity: Identity, who: list[Write], writes: list[Write]) -> float:
+    """Seconds until all are merged and durable: batches come as they are decoded, as many at once as a session has messages."""
+    store = await Store.open(home.replica_file, tables=TABLES, identity=identity)
+    await store.merge(who)
+    window = asyncio.Semaphore(WINDOW)
+
+    async def merge(batch: WellFormed) -> None:
+        await store.merge(batch)
+        window.release()
+
+    start = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for begin in range(0, len(writes), BATCH):
+            await window.acquire()
+            group.create_task(merge(WellFormed(writes[begin : begin + BATCH])))
+    took = time.perf_counter() - start
+    await store.close()
+    return took
 
 
 def _turning(scene: Scene, rounds: int, commits: int) -> list[float]:
