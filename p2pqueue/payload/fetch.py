@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from p2pqueue.errors import BadShard, P2PQueueError, PayloadUnavailable
+from p2pqueue.errors import BadShard, MalformedMessage, P2PQueueError, PayloadUnavailable
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.budget import Budget
 from p2pqueue.payload.capability import Capability, parse_capability
@@ -35,6 +35,7 @@ ORIGIN_AFTER: Final = 2.0  # seconds without a shard from a peer after which the
 PATIENCE: Final = 6.0  # seconds without any source that has a use before the fetch is given up
 TOUCH_EVERY: Final = 30.0  # seconds
 LOOK_EVERY: Final = 0.25  # seconds between two looks for sources that came or went
+DEEPEST: Final = 64  # manifests of manifests in one another
 _TOLD: Final = 3  # reasons that are told when a fetch is given up
 
 Progress = Callable[[int, int], None]
@@ -80,14 +81,18 @@ class Fetcher:
         with self._shelf.batch() as batch:
             return await _Manifests(self._sources, batch, Counter()).read(parse_capability(capability))
 
-    async def _fetch(self, root: Capability, received: Counter[tuple[str, Lane]], on_progress: Progress | None) -> None:
+    async def _fetch(
+        self, root: Capability, received: Counter[tuple[str, Lane]], on_progress: Progress | None, *, depth: int = 0
+    ) -> None:  # fmt: skip
+        if depth > DEEPEST:
+            raise MalformedMessage(f"its manifests are nested more than {DEEPEST} deep")
         if await asyncio.to_thread(self._shelf.holds, root.text):
             return
         with self._shelf.batch() as batch:
             manifest = await _Manifests(self._sources, batch, received).read(root)
             if isinstance(manifest, FolderManifest):
                 for entry in manifest.entries:
-                    await self._fetch(entry.capability, received, None)
+                    await self._fetch(entry.capability, received, None, depth=depth + 1)
                 folder = manifest
                 await asyncio.to_thread(
                     batch.end, lambda connection: enter_folder(connection, root, folder, batch.addresses), keep=root.address

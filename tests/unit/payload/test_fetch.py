@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pqueue.errors import DiskFull, InputChanged, PayloadUnavailable
+from p2pqueue.errors import DiskFull, InputChanged, MalformedMessage, PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.payload import fetch
 from p2pqueue.payload.fetch import Fetcher
@@ -96,6 +96,23 @@ async def test_several_files_of_one_manifest_come_together(shelf: Shelf, there: 
     assert shelf.holds(bundle)
     assert shelf.unbundle(bundle).keys() == files.keys()
     assert b"".join(shelf.open(files["sound"])) == content(2 * MIB, 1)
+
+
+async def test_manifests_that_are_nested_without_end_are_refused(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "DEEPEST", 3)
+
+    def nest(name: str, levels: int) -> str:
+        nested = there.ingest(make_file(1, name)).capability
+        for _ in range(levels):
+            nested = there.bundle({name: nested})
+        return nested
+
+    fetcher = Fetcher(shelf, lambda: [Peer(there)])
+    await fetcher.fetch(nest("deep", 3))
+    with pytest.raises(MalformedMessage, match="nested"):
+        await fetcher.fetch(nest("deeper", 4))
 
 
 async def test_partial_holders_together_bring_what_none_has_alone(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
