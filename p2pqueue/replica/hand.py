@@ -1,13 +1,14 @@
 """How does this device sign what it writes?
 
-Many bodies are signed in a thread of their own while their rows go into SQLite: the key's arithmetic needs no lock of the
-interpreter, and takes about as long.
+Many bodies are signed in a second thread while their rows go into SQLite, and in both once these are there: the key's
+arithmetic needs no lock of the interpreter.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from nacl._sodium import ffi, lib  # type: ignore[import-not-found]  # what `nacl.bindings` goes through
 from nacl.bindings import crypto_sign
@@ -28,15 +29,26 @@ class Hand:
         self._thread: ThreadPoolExecutor | None = None
 
     def begin(self, bodies: Sequence[bytes]) -> Callable[[], list[bytes]]:
-        """Begins to sign these bodies; what it gives waits for their signatures."""
-        if len(bodies) >= _MANY:
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="p2pqueue-sign")
-            try:
-                return self._thread.submit(_sign_all, self._sign_beside, bodies).result
-            except RuntimeError:  # the interpreter ends: it takes no more
-                pass
-        return lambda: _sign_all(self.sign, bodies)
+        """Begins to sign these bodies; what it gives signs those that are left, and waits for the others."""
+        left = deque(range(len(bodies)))
+        signatures = [b""] * len(bodies)
+        beside = self._beside(lambda: _sign(bodies, left.popleft, self._sign_beside, signatures)) if len(bodies) >= _MANY else None
+
+        def finish() -> list[bytes]:
+            _sign(bodies, left.pop, self.sign, signatures)
+            if beside is not None:
+                beside.result()
+            return signatures
+
+        return finish
+
+    def _beside(self, fn: Callable[[], None]) -> Future[None] | None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="p2pqueue-sign")
+        try:
+            return self._thread.submit(fn)
+        except RuntimeError:  # the interpreter ends: it takes no more
+            return None
 
     def close(self) -> None:
         """Lets the thread end."""
@@ -44,8 +56,14 @@ class Hand:
             self._thread.shutdown(wait=False)
 
 
-def _sign_all(sign: Callable[[bytes], bytes], bodies: Sequence[bytes]) -> list[bytes]:
-    return [sign(body) for body in bodies]
+def _sign(bodies: Sequence[bytes], take: Callable[[], int], sign: Callable[[bytes], bytes], signatures: list[bytes]) -> None:
+    """Signs bodies as long as there is a place to take."""
+    try:
+        while True:
+            place = take()
+            signatures[place] = sign(bodies[place])
+    except IndexError:
+        return
 
 
 def fast_signer(signer: Signer) -> Callable[[bytes], bytes]:
