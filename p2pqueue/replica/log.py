@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MANY = 4  # looks after which somebody writes much: then the log gets its usual size
 _LONGEST = 4 * WAL_LIMIT  # bytes of a log up to which it is moved beside the writers
+_LITTLE = 1 << 20  # bytes of a log that are moved between two transactions
 _REWIND_WAIT_MS = 100  # how long readers are waited for before the log begins anew
 
 
@@ -36,6 +37,7 @@ class Log:
         self._size = 0
         self._looks = 0
         self._mover: threading.Thread | None = None
+        self._moving = 0  # bytes of the log when it began
 
     def checkpoint_if_due(self) -> None:
         """Moves the log into the database once it has grown beyond 4 MB; waits for nobody."""
@@ -50,20 +52,29 @@ class Log:
             return
         if size <= WAL_LIMIT:
             return
-        if self._mover is not None:
-            if self._mover.is_alive() and size < _LONGEST:
-                return
+        if self._mover is None:
+            if size != self._size:
+                self._begin_to_move(size)
+        elif size >= _LONGEST or not self._mover.is_alive():
             self._mover.join()
-            self._mover = None
-            self._checkpoint("PASSIVE")  # what came in the meantime: with nothing left to move, the log begins anew
-            self._size = size
-        elif size != self._size:
-            self._mover = threading.Thread(target=self._move, name="p2pqueue-log")
-            try:
-                self._mover.start()
-            except RuntimeError:  # the interpreter ends: nothing goes on beside it
-                self._mover = None
-                self._checkpoint("PASSIVE")
+            if size - self._moving > _LITTLE and size < _LONGEST:
+                self._begin_to_move(size)
+            else:
+                self._end_move(size)
+
+    def _begin_to_move(self, size: int) -> None:
+        self._moving = size
+        self._mover = threading.Thread(target=self._move, name="p2pqueue-log")
+        try:
+            self._mover.start()
+        except RuntimeError:  # the interpreter ends: nothing goes on beside it
+            self._end_move(size)
+
+    def _end_move(self, size: int) -> None:
+        """Moves what came in the meantime: with nothing left to move, the log begins anew."""
+        self._mover = None
+        self._checkpoint("PASSIVE")
+        self._size = size
 
     def _move(self) -> None:
         """Moves most of the log on a connection of its own, while writers go on."""
