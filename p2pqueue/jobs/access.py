@@ -153,6 +153,7 @@ class Access:
         _abandoned.append((self._opened, self._follower))
         if self._opened is not None:
             self._opened.finalizer.detach()
+            self._opened.replica.abandon()
         self._reset()
 
     def _reset(self) -> None:

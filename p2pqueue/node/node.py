@@ -161,7 +161,7 @@ class Node:
             on_label=self._standing.rename, wanted=lambda: self.wanting.uploads(),
         )  # fmt: skip
         self.network = Network(parts)
-        self.roster.behind = lambda: self.network.synced_at() == -math.inf
+        self.roster.behind = lambda since: (self.network.synced_at() or math.inf) < since
         self.wanting = Wanting(
             self.store, self.shelf, self.identity.device_id, linked=self.network.linked, fetch=self.network.fetch,
             takers=lambda: any(each.slots for each in self.roster.live(time.monotonic())), always=settings.origin_policy == "always",

@@ -68,6 +68,7 @@ def _are_wellformed(writes: Sequence[Write]) -> bool:
             and all(0 < len(name) <= NAME_LIMIT for name in names)
             and min(map(len, keys)) > 0
             and max(map(len, keys)) <= KEY_LIMIT
+            and not any("\0" in name for name in chain(names, keys))
         )
     except (TypeError, ValueError, AttributeError):
         return False
@@ -83,7 +84,7 @@ def malformed(write: Write) -> str | None:
     if type(write.seq) is not int or not 0 < write.seq < SEQ_LIMIT:
         return "its number is malformed"
     for name, limit in ((write.key, KEY_LIMIT), (write.table, NAME_LIMIT), (write.register, NAME_LIMIT)):
-        if type(name) is not str or not 0 < len(name) <= limit:
+        if type(name) is not str or not 0 < len(name) <= limit or "\0" in name:
             return "a name in it is malformed"
     return None
 

@@ -197,6 +197,10 @@ class Database:
         self.connection.close()
         self._lock.close()
 
+    def abandon(self) -> None:
+        """In a child made by fork: gives back what would keep the parent's lock held after its end; nothing else is touched."""
+        self._lock.close()
+
     def __exit__(self, *_: object) -> None:
         self.close()
 

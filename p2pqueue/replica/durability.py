@@ -8,6 +8,7 @@ for all commits before it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -32,6 +33,7 @@ class Durability:
         self._database = database
         self._log = -1
         self._durable = 0  # of the commits so many are on the disk
+        self._failed = False  # the last sync did: the system may take for written what isn't, so a next one proves nothing by itself
         self._asked: SimpleQueue[Then | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -58,9 +60,13 @@ class Durability:
         if self._log < 0 or self._durable >= ended:
             return None
         try:
+            if self._failed and not self._database.log.move_all():
+                raise OSError(errno.EIO, "after a failed sync the log can't be moved into the database yet")
             _sync(self._log)
         except OSError as error:
+            self._failed = True
             return in_words(error, Path(self._database.path))
+        self._failed = False
         self._durable = max(self._durable, ended)
         return None
 

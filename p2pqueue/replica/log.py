@@ -10,6 +10,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -23,6 +24,7 @@ _log = logging.getLogger(__name__)
 _MANY = 4  # looks after which somebody writes much: then the log gets its usual size
 _LONGEST = 4 * WAL_LIMIT  # bytes of a log up to which it is moved beside the writers
 _LITTLE = 1 << 20  # bytes of a log that are moved between two transactions
+_REWIND_AGAIN = 2.0  # seconds until readers are waited for again in the middle of writing
 _REWIND_WAIT_MS = 100  # how long readers are waited for before the log begins anew
 
 
@@ -37,6 +39,7 @@ class Log:
         self._size = 0
         self._looks = 0
         self._mover: threading.Thread | None = None
+        self._rewind_at = 0.0  # monotonic time before which readers aren't waited for again
         self._moving = 0  # bytes of the log when it began
 
     def checkpoint_if_due(self) -> None:
@@ -73,16 +76,27 @@ class Log:
     def _end_move(self, size: int) -> None:
         """Moves what came in the meantime: with nothing left to move, the log begins anew."""
         self._mover = None
-        self._checkpoint("PASSIVE")
+        if size >= _LONGEST and time.monotonic() >= self._rewind_at:  # readers who overlap would let it grow without end
+            self._rewind_at = time.monotonic() + _REWIND_AGAIN
+            self.rewind()
+        else:
+            self._checkpoint("PASSIVE")
         self._size = size
 
-    def _move(self) -> None:
-        """Moves most of the log on a connection of its own, while writers go on."""
+    def move_all(self) -> bool:
+        """Moves the log on a connection of its own, which syncs the database; says whether that was all of it."""
+        found = self._move()
+        return found is not None and found[0] == 0 and found[1] == found[2]
+
+    def _move(self) -> tuple[int, int, int] | None:
+        """Moves most of the log on a connection of its own, while writers go on; gives what SQLite says of it."""
         try:
             with closing(sqlite3.connect(f"{Path(self._path).absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                found: tuple[int, int, int] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                return found
         except sqlite3.Error as error:
             _log.info("the log of %s could not be moved now: %s", self._path, error)
+            return None
 
     def close(self) -> None:
         """Waits for what is under way."""

@@ -100,6 +100,8 @@ def _check_names(names: set[Any], keys: Sequence[Any]) -> None:
         raise ValueError(f"not the name of a table or a register, of at most {NAME_LIMIT} characters")
     if not 0 < min(map(len, keys)) <= max(map(len, keys)) <= KEY_LIMIT:
         raise ValueError(f"not a key of at most {KEY_LIMIT} characters")
+    if any("\0" in name for name in chain(names, keys)):
+        raise ValueError("a name with a NUL, at which SQLite would end it")
 
 
 def _check_stamps(generations: Sequence[Any], ranks: Sequence[Any], claims: Sequence[Any], hlcs: Sequence[Any]) -> None:

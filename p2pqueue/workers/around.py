@@ -36,6 +36,7 @@ class Around:
         """Looks for ever."""
         while True:
             now = time.monotonic()
+            self._roster.look(now, time.time())
             found = self.others(now), self.left(now)
             if found != self._kept:
                 await self._store.write(partial(_keep, others=found[0], left=found[1]), quiet=True)

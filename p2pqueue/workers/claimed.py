@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from p2pqueue import wire
-from p2pqueue.jobs.job import Holder
+from p2pqueue.jobs.job import WORKER_LOST, Holder
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.workers.contest import Survey
 
@@ -86,6 +86,11 @@ class Ending(NamedTuple):
     unwritten: bool = False  # its row had no state at all when it was claimed, and this worker has written none since
 
 
+def is_suspect(attempt: int, max_attempts: int, error: str | None) -> bool:
+    """Says whether this is the last attempt of a job whose worker was lost in the one before, perhaps by its doing."""
+    return attempt >= max_attempts and error is not None and error.startswith(WORKER_LOST)
+
+
 @dataclass(frozen=True)
 class Taker:
     """Who claims: what it can do, how many attempts its tasks have, and the jobs that it leaves alone for now."""
@@ -98,3 +103,4 @@ class Taker:
     begun: tuple[Begun, ...] = ()  # what runs here while its row does not say so yet
     survey: Survey | None = None  # asked whether another worker is better placed, where there are others
     free: int | None = None  # its free slots; beyond them it takes only what begins for the first time and needs no file (None: all)
+    suspects: bool = False  # a suspect runs here

@@ -66,6 +66,7 @@ class Company:
         if self._roster is None:
             return 0.0
         now = time.monotonic()
+        self._roster.look(now, time.time())
         until = self._roster.waits_until(now)
         return max(self._rests_until, 0.0 if until is None else until) - now
 

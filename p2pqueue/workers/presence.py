@@ -16,6 +16,7 @@ TELL_EVERY = 10.0  # seconds between two presences of a device that has nothing 
 GONE_AFTER = 30.0  # seconds: two may be lost
 GRACE_LINKED = 2.0  # seconds from the first link within which a peer has told of itself
 GRACE_ALONE = 5.0  # seconds from the start after which no peer is waited for
+ASLEEP = 3.0  # seconds between two looks at the clocks after which this device slept, or stood still
 LOOK_AGAIN = 0.05  # seconds between two looks whether what became of jobs has been told
 SCORE_PER_CORE = 30
 _NAMES = 1_000  # tasks, tags or limits taken from one presence
@@ -87,24 +88,36 @@ def read_presence(device_id: str, fields: Mapping[str, Any]) -> Presence:
 class Roster:
     """The workers that this device has heard of lately, and whether it should still wait for the first of them.
 
-    `started` is when this worker started; `others` says whether any other device of the space is known at all; `behind`
-    whether no linked one has told yet all that became of jobs meanwhile.
+    `started` is when this worker started, or woke; `others` says whether any other device of the space is known at all;
+    `behind` whether no linked one has told since a time all that became of jobs.
     """
 
     started: float
     others: bool
-    behind: Callable[[], bool] = lambda: False
+    behind: Callable[[float], bool] = lambda since: False
     turned: dict[str, float] = field(default_factory=dict)  # by device: when its last slot filled, or the first came free
     _heard: dict[str, tuple[Presence, float]] = field(default_factory=dict)
     _linked: float | None = None
     _met: bool = False  # some peer has told of itself
     _caught_up: bool = False
+    _looked: tuple[float, float] | None = None  # at the clocks
+
+    def look(self, now: float, wall: float) -> None:
+        """Takes in the time, by both clocks: a monotonic one may stand still in sleep. At least every second."""
+        before, self._looked = self._looked, (now, wall)
+        if before is not None and max(now - before[0], wall - before[1]) > ASLEEP:
+            self.woke(now)
+
+    def woke(self, now: float) -> None:
+        """This device slept: what others did meanwhile it hears of as after a start."""
+        self.started, self._linked, self._met, self._caught_up = now, None, False, False
+        self._heard.clear()
 
     def heard(self, presence: Presence, now: float) -> bool:
         """Takes in what a peer told; says whether it tells something new."""
         known = self._heard.get(presence.device_id)
         self._heard[presence.device_id] = (presence, now)
-        self._met = True
+        self._met = self._met or self._linked is not None  # what old links still bring after a sleep tells of the time before it
         if known is not None and (known[0].free > 0) != (presence.free > 0):
             self.turned[presence.device_id] = now
         return known is None or known[0] != presence
@@ -126,14 +139,14 @@ class Roster:
         return [presence for presence, _ in self._heard.values()]
 
     def waits_until(self, now: float) -> float | None:
-        """Until when this worker holds off after its start; None: it need not.
+        """Until when this worker holds off after its start, or a sleep; None: it need not.
 
-        It waits until a peer has told of itself, and of what it knows of jobs: one that was killed and started again
-        would else take back what another has taken over.
+        It waits until a peer has told of itself, and of what it knows of jobs: else one that was killed and started again
+        would take back what another has taken over, and one that wakes would do what came due and was done meanwhile.
         """
         if self._caught_up or not self.others:
             return None
-        if self._met and not self.behind():
+        if self._met and not self.behind(self.started):
             self._caught_up = True
             return None
         until = self.started + GRACE_ALONE if self._linked is None else self._linked + GRACE_LINKED

@@ -17,7 +17,7 @@ from p2pqueue.jobs.waiting import Demand, needs_in
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers import begun
 from p2pqueue.workers.claim import Leave, Verdict, judge
-from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS, ClaimedJob, Taker
+from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS, ClaimedJob, Taker, is_suspect
 from p2pqueue.workers.ranking import Wait
 from p2pqueue.workers.states import states_of
 
@@ -68,6 +68,7 @@ class _Scan:
         self._slots = slots
         self._free = slots if taker.free is None else taker.free
         self._survey = taker.survey
+        self._suspects = False
         self._first: dict[tuple[int, int], tuple[Transition, Holder]] = {}  # how first attempts begin, by generation and limit
         self._verdicts: dict[tuple[str, str | None], tuple[Demand, Verdict]] = {}  # of jobs without an input, by task and needs
         self._last: list[tuple[int, int, tuple[Any, ...]]] = []  # rows that are taken after the others of their priority
@@ -110,8 +111,8 @@ class _Scan:
     def _consider(self, row: tuple[Any, ...]) -> None:
         if row[0] in self._taker.skip:
             return
-        if len(self.claimed) >= self._free and not (row[20] and row[12] is None):
-            return  # if this crashed the node, it would take with it all that was claimed ahead
+        if len(self.claimed) >= self._free and not (row[20] and row[12] is None and self._limit(row) > 1):
+            return  # a crash of the node would take with it all that is claimed ahead
         if row[16] > self._now:  # the clock was set back since the row was written
             self._aside.append((LATER, row[0]))
             return
@@ -138,10 +139,14 @@ class _Scan:
             self._take(row, shown=True)
 
     def _take(self, row: tuple[Any, ...], *, shown: bool = False) -> None:
-        limit = row[7] or self._taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
+        limit = self._limit(row)
         taken = self._first.get((row[15], limit)) if row[20] else None
         if taken is None:
             state = JobState(row[15]) if row[20] else states_of(self._connection, (row[0],))[row[0]]
+            if is_suspect(state.attempt + 1, limit, state.error):
+                if self._taker.suspects or self._suspects:
+                    return  # one at a time: which of them kills its node is seen by that
+                self._suspects = True
             taken = self._step(state, limit, row[16])
             if taken is None:
                 if isinstance(step := lattice.exhausted(state, max_attempts=limit, now=self._now), Transition):
@@ -150,6 +155,9 @@ class _Scan:
             if row[20]:  # it has no state of its own, so all that are like it begin alike
                 self._first[row[15], limit] = taken
         self.claimed.append(_claimed(row, *taken, limit, self._now, shown))
+
+    def _limit(self, row: tuple[Any, ...]) -> int:
+        return row[7] or self._taker.max_attempts.get(row[1], DEFAULT_ATTEMPTS)
 
     def _step(self, state: JobState, limit: int, due_at: int) -> tuple[Transition, Holder] | None:
         taker = self._taker

@@ -24,7 +24,7 @@ from p2pqueue.replica.merged import Done
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.subscription import Rows
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
+from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker, is_suspect
 from p2pqueue.workers.company import Company
 from p2pqueue.workers.endings import ending_of
 from p2pqueue.workers.inputs import Unreachable
@@ -187,8 +187,9 @@ class Worker:
     def _taker(self) -> Taker:
         unrecorded = tuple(run.begun for run in self.runs.values() if not run.recorded)
         skip = frozenset([*self.runs, *self._patience.left_alone()])
+        suspects = any(run.job.error and is_suspect(run.job.attempt, run.job.max_attempts, run.job.error) for run in self.runs.values())
         survey, free = self.company.survey(), max(0, self.slots - len(self.runs))
-        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, survey, free)
+        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, survey, free, suspects)
 
     def _room(self) -> int:
         """How many jobs may be claimed."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +163,25 @@ async def test_all_are_answered_before_the_store_is_closed(disk: SlowDisk, store
     await closing
     assert writing.done()
     await writing
+
+
+async def test_what_can_be_read_is_read_while_the_disk_takes_nothing(store: Store, disk: SlowDisk) -> None:
+    disk.error = OSError(errno.EIO, "Input/output error")
+    with pytest.raises(WorldError):
+        await store.write(make_clip)
+    assert await store.read(lambda connection: connection.execute("SELECT count(*) FROM clips").fetchone()) == (1,)
+    with pytest.raises(WorldError):
+        await store.settle()
+
+
+async def test_after_a_failed_sync_the_next_one_counts_only_with_the_log_in_the_database(store: Store, disk: SlowDisk) -> None:
+    disk.error = OSError(errno.EIO, "Input/output error")
+    with pytest.raises(WorldError):
+        await store.write(make_clip)
+    disk.error = None
+    await store.write(lambda writer: make_clip(writer, "second"))
+    await store.settle()
+    bare = Path(store.path).with_name("bare.sqlite")
+    bare.write_bytes(Path(store.path).read_bytes())  # without its log
+    with closing(sqlite3.connect(bare)) as connection:
+        assert connection.execute("SELECT count(*) FROM clips").fetchone() == (2,)

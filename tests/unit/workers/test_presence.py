@@ -90,7 +90,7 @@ def test_after_the_start_the_first_presence_is_waited_for_but_not_for_ever() -> 
 
 def test_after_the_start_what_became_of_jobs_is_waited_for_too_but_not_for_ever() -> None:
     behind = True
-    roster = Roster(started=10.0, others=True, behind=lambda: behind)
+    roster = Roster(started=10.0, others=True, behind=lambda since: behind)
     roster.linked(11.0)
     roster.heard(STUDIO, 11.1)
     until = roster.waits_until(11.1)
@@ -101,3 +101,32 @@ def test_after_the_start_what_became_of_jobs_is_waited_for_too_but_not_for_ever(
     assert roster.waits_until(11.2) is None
     behind = True  # as when the link is lost: it has been told once
     assert roster.waits_until(11.3) is None
+
+
+@pytest.mark.parametrize("wall", [3_600.0, 8 * 3_600.0], ids=["a clock that went on", "a clock that stood still"])
+def test_after_a_sleep_a_worker_hears_first_what_others_did(wall: float) -> None:
+    synced = 11.0
+    roster = Roster(started=10.0, others=True, behind=lambda since: synced < since)
+    roster.linked(10.5)
+    roster.heard(STUDIO, 10.6)
+    for second in range(4):
+        roster.look(11.0 + second, 1_000.0 + second)
+    assert roster.waits_until(14.0) is None
+    woke = 14.5 if wall > 3_600.0 else 14.5 + wall  # a monotonic clock may stand still meanwhile
+    roster.look(woke, 1_003.0 + wall)
+    assert roster.live(woke) == []
+    assert roster.waits_until(woke) == woke + GRACE_ALONE
+    roster.linked(woke + 1)
+    roster.heard(STUDIO, woke + 1)
+    assert roster.waits_until(woke + 1) is not None
+    synced = woke + 1.2
+    assert roster.waits_until(woke + 1.3) is None
+
+
+def test_a_pause_of_a_busy_loop_is_no_sleep() -> None:
+    roster = Roster(started=10.0, others=True)
+    roster.heard(STUDIO, 10.0)
+    for second in range(5):
+        roster.look(10.0 + 2.5 * second, 1_000.0 + 2.5 * second)
+    assert roster.waits_until(20.0) is None
+    assert roster.live(20.0) == [STUDIO]

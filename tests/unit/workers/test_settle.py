@@ -9,7 +9,7 @@ import pytest
 
 from p2pqueue.jobs.job import JobState, Transition
 from p2pqueue.jobs.ledger import put_state
-from p2pqueue.workers.claimed import ClaimedJob, How
+from p2pqueue.workers.claimed import ClaimedJob, How, is_suspect
 from p2pqueue.workers.scan import SCAN_LIMIT
 from p2pqueue.workers.settle import look_anew, settle
 from tests.unit.jobs.desk import NOW, Desk, original, shared
@@ -711,3 +711,26 @@ def test_beyond_free_slots_only_what_begins_for_the_first_time_and_needs_no_file
     assert {job.job_id for job in claimed} == {first, second}
     assert desk.status(tried) == "queued"
     assert [job.job_id for job in desk.settle(slots=10, skip=frozenset((first, second)))] == [tried]
+
+
+def test_what_has_one_attempt_alone_is_not_claimed_ahead(desk: Desk) -> None:
+    desk.enqueue(max_attempts=1)
+    plain = desk.enqueue()
+    taker = replace(desk.taker, free=0)
+    assert [job.job_id for job in desk.write(lambda writer: settle(writer, (), taker, 10))] == [plain]
+
+
+def test_jobs_whose_worker_was_lost_make_their_last_attempts_one_at_a_time(desk: Desk) -> None:
+    jobs = [desk.enqueue(max_attempts=2) for _ in range(4)]
+    assert len(desk.claim(slots=4)) == 4
+    desk.recover()
+    desk.clock.now += 3_600_000
+    (first,) = desk.claim(slots=4)
+    assert is_suspect(first.attempt, first.max_attempts, first.error)
+    waits = replace(desk.taker, suspects=True)
+    assert desk.write(lambda writer: settle(writer, (), waits, 4)) == []
+    fresh = desk.enqueue()
+    assert [job.job_id for job in desk.write(lambda writer: settle(writer, (), waits, 4))] == [fresh]
+    desk.end(first)
+    (second,) = desk.settle(slots=4, skip=frozenset((fresh,)))
+    assert {first.job_id, second.job_id} < set(jobs)
