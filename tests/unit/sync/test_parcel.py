@@ -68,7 +68,8 @@ def test_signatures_are_checked_where_somebody_can() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("table", ""), ("table", "t" * 64), ("table", 1), ("table", None), ("table", ["t"]), ("key", ""), ("key", "a\0b"), ("key", "k" * (KEY_LIMIT + 1)),
+        ("table", ""), ("table", "t" * 64), ("table", 1), ("table", None), ("table", ["t"]), ("key", ""), ("key", "a\0b"),
+        ("key", "k" * (KEY_LIMIT + 1)),
         ("key", b"k"), ("register", ""), ("register", 7), ("generation", -1), ("generation", 1 << 48), ("generation", True),
         ("generation", "0"), ("rank", 4), ("rank", 0.0), ("claim", -1), ("claim", 1 << 48), ("hlc", 0), ("hlc", 1 << 62), ("hlc", None),
         ("author", 1), ("author", -1), ("author", True), ("author", None), ("seq", 0), ("seq", SEQ_LIMIT), ("seq", True), ("seq", 1.0),
