@@ -49,7 +49,9 @@ def play(stage: Stage, narrator: Narrator, job: str) -> Told:
     narrator.fact(f"{worker.name}'s node killed at {fraction:.0%}; its {count} child processes were gone after {gone_after:.2f} s")
     if gone_after > CHILDREN_GONE:
         raise StoryBroken(f"children were expected to be gone {CHILDREN_GONE:.0f} s after their node; it took {gone_after:.1f} s")
-    narrator.step(f"Waiting until its lease has stood still for {STALE_AFTER} (45 s, unless set)")
+    narrator.step(
+        f"Waiting until another takes it over: at once if its machine says that nobody listens there any more, else {STALE_AFTER} later"
+    )
     heir, waited = _await_heir(stage, narrator, job, worker, killed)
     ended = _follow(stage.laptop, narrator, job, until=lambda event: event.get("status") in ENDED)
     if ended.get("status") != "succeeded":
