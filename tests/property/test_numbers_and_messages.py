@@ -51,9 +51,10 @@ STAMPS = st.builds(
 )
 NUMBERS = st.integers(1, (1 << 62) - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 VALUES = st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | TEXTS | st.binary(max_size=40)
 PLAIN = st.builds(
-    Write, TEXTS, TEXTS, TEXTS, STAMPS, NUMBERS, st.lists(VALUES, max_size=4).map(tuple), st.none(), st.none(), st.just(False)
+    Write, NAMES, NAMES, NAMES, STAMPS, NUMBERS, st.lists(VALUES, max_size=4).map(tuple), st.none(), st.none(), st.just(False)
 )
 SIGNED = st.builds(
     lambda write, signature: write._replace(body=body_of(*write[:6]), signature=signature), PLAIN, st.binary(min_size=64, max_size=64)

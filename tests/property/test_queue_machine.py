@@ -43,6 +43,7 @@ class Model:
     retry_at: int = 0
     held: bool = False
     checkpoint: bytes | None = None
+    lost: bool = False  # the worker of its last attempt was
     crashes: dict[int, tuple[int, bool]] = field(default_factory=dict)  # of this generation, by claim: attempt, whether it crashed
 
     @property
@@ -134,6 +135,7 @@ class QueueMachine(RuleBasedStateMachine):
             del self.jobs[job_id]
         else:
             model.generation += 1
+            model.lost = False
             model.status, model.attempt, model.claim, model.retry_at, model.held, model.crashes = "queued", 0, 0, 0, False, {}
             model.checkpoint = None if verb == "retry fresh" else model.checkpoint
 
@@ -178,6 +180,7 @@ class QueueMachine(RuleBasedStateMachine):
         waiting = [job_id for job_id, model in self.jobs.items() if model.shown == "queued" and model.due <= now]
         waiting.sort(key=lambda job_id: (-self.jobs[job_id].priority, self.jobs[job_id].due, self.jobs[job_id].created))
         taken: list[str] = []
+        suspected = False
         for job_id in waiting:
             model = self.jobs[job_id]
             if job_id in self.working:
@@ -185,6 +188,10 @@ class QueueMachine(RuleBasedStateMachine):
             if model.attempt >= model.max_attempts:
                 model.status = "failed"
                 continue
+            if model.lost and model.attempt + 1 >= model.max_attempts:
+                if suspected:
+                    continue  # their last attempts are made one at a time
+                suspected = True
             taken.append(job_id)
             if len(taken) == slots:
                 break
@@ -286,7 +293,7 @@ class QueueMachine(RuleBasedStateMachine):
         return "lost" if model.generation != job.holder.generation else "released"
 
     def step(self, model: Model, job: ClaimedJob, how: How, retry_at: int) -> None:
-        model.attempt, model.claim, model.retry_at = job.attempt, job.holder.claim, 0
+        model.attempt, model.claim, model.retry_at, model.lost = job.attempt, job.holder.claim, 0, False
         again = how == "retry" or (how == "crashed" and not model.crashed_before(job.attempt))
         if how == "succeeded":
             model.status = "succeeded"
@@ -325,6 +332,7 @@ class QueueMachine(RuleBasedStateMachine):
                 expected.append(job_id)
                 self.note_run_at(job_id, model.generation, model.claim, "lost")
                 model.crashes[model.claim] = (model.attempt, False)
+                model.lost = True
                 spent = model.attempt >= model.max_attempts and not model.held
                 model.status, model.retry_at = "failed" if spent else "queued", 0
         for job_id, runs in self.runs.items():
