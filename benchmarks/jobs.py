@@ -41,7 +41,7 @@ class Effort:
 
     @property
     def jobs(self) -> int:
-        return 640 if self.quick else 3_200
+        return 2_048 if self.quick else 3_200
 
     @property
     def starts(self) -> int:
