@@ -31,7 +31,7 @@ QUICK_PEERS = frozenset({"Huey SQLite", "Huey Redis"})  # those that a target na
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured; `quick` takes under a minute in all."""
+    """How much is measured; `quick` takes a minute or two in all."""
 
     quick: bool
 
@@ -89,7 +89,7 @@ def _made(folder: Path) -> Path:
 def main() -> int:
     """Runs the benchmark; gives the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer peers, under a minute")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer peers, a minute or two")
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of the table")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="measure this section only; can be repeated")
     chosen = parser.parse_args()

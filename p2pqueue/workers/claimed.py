@@ -88,7 +88,7 @@ class Ending(NamedTuple):
 
 def is_suspect(attempt: int, max_attempts: int, error: str | None) -> bool:
     """Says whether this is the last attempt of a job whose worker was lost in the one before, perhaps by its doing."""
-    return attempt >= max_attempts and error is not None and error.startswith(WORKER_LOST)
+    return attempt == max_attempts and error is not None and error.startswith(WORKER_LOST)
 
 
 @dataclass(frozen=True)

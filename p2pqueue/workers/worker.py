@@ -187,7 +187,7 @@ class Worker:
     def _taker(self) -> Taker:
         unrecorded = tuple(run.begun for run in self.runs.values() if not run.recorded)
         skip = frozenset([*self.runs, *self._patience.left_alone()])
-        suspects = any(run.job.error and is_suspect(run.job.attempt, run.job.max_attempts, run.job.error) for run in self.runs.values())
+        suspects = any(is_suspect(run.job.attempt, run.job.max_attempts, run.job.error) for run in self.runs.values())
         survey, free = self.company.survey(), max(0, self.slots - len(self.runs))
         return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, survey, free, suspects)
 
