@@ -6,7 +6,7 @@ reads the message. What can't be checked yet, since its author's key has not com
 
 from __future__ import annotations
 
-from p2pqueue.identity.certificate import verify
+from p2pqueue.replica.hashtree import Trees
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.signing import Keyring
 
@@ -18,10 +18,11 @@ class Signatures:
         self._replica = replica
         self._keyring = keyring
         self._keys: dict[bytes, bytes | None] = {}
+        self._trees = Trees()
 
     def holds(self, author: bytes, body: bytes, signature: bytes) -> bool:
         """Says whether this author signed this body; False too where that can't be said yet."""
         if author not in self._keys:
             self._keys[author] = self._replica.read(lambda connection: self._keyring.key_of(connection, author))
         key = self._keys[author]
-        return key is not None and verify(key, body, signature)
+        return key is not None and self._trees.holds(key, body, signature)

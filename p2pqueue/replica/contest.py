@@ -12,6 +12,7 @@ from itertools import chain
 from p2pqueue import wire
 from p2pqueue.replica.aside import set_aside
 from p2pqueue.replica.batch import Batch, Known
+from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.merged import Refused
 from p2pqueue.replica.reading import content_of
 from p2pqueue.replica.signing import UNKNOWN_AUTHOR, body_of, mismatch
@@ -131,7 +132,7 @@ def _is_first(batch: Batch, registers: dict[str, Known], write: Write) -> bool:
 
 def is_plainly_signed(write: Write) -> bool:
     """Says whether a write may be taken now and its signature checked later."""
-    if (write.table, write.register) in ALWAYS_VERIFIED or not isinstance(write.signature, bytes) or len(write.signature) != 64:
+    if (write.table, write.register) in ALWAYS_VERIFIED or not is_signature(write.signature):
         return False
     try:
         return write.checked or body_of(write.table, write.key, write.register, write.stamp, write.seq, write.values) == write.body

@@ -17,7 +17,7 @@ from p2pqueue.clock import Wall
 from p2pqueue.replica import deferring
 from p2pqueue.replica.connection import MEMORY, in_words, open_reader, words
 from p2pqueue.replica.deferring import MOST_DEFERRED, CarryOut
-from p2pqueue.replica.hand import Hand
+from p2pqueue.replica.hand import fast_signer
 from p2pqueue.replica.lock import WriteLock
 from p2pqueue.replica.log import Log
 from p2pqueue.replica.merged import Done, Signer
@@ -47,7 +47,7 @@ class Database:
         self.touched: Set[tuple[str, str]] = frozenset()  # by the last transaction
         self._lock = lock
         self._signer = signer
-        self._hand = Hand(signer)
+        self._sign = fast_signer(signer)
         self._keyring = Keyring(signer)
         self._wall = wall
         self._random = random
@@ -193,7 +193,6 @@ class Database:
         for reader in readers:
             reader.close()
         self.log.close()
-        self._hand.close()
         self.connection.close()
         self._lock.close()
 
@@ -273,7 +272,7 @@ class Database:
             self.connection,
             self.shapes,
             self._signer,
-            hand=self._hand,
+            sign=self._sign,
             keyring=self._keyring,
             now=self._wall(),
             random=self._random,

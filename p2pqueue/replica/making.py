@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.replica.first_changes import insert_changes_of_rows
+from p2pqueue.replica.hashtree import sign_together
 from p2pqueue.replica.signing import new_packer
 
 if TYPE_CHECKING:
@@ -52,11 +53,11 @@ def maker(shape: Shape, register: str) -> Make:
             if signed:
                 bodies.append(pack((table, key, register, stamp, seq, values)))
             changes.append((key, by, seq, 0, 0, 0, time))
-        signatures = writer.hand.begin(bodies)
         writer.hlc, writer.seq = hlc, seq
         counts = insert(connection, registers, inserts)
         if signed:
-            changes = [(*change, body, signature, 1) for change, body, signature in zip(changes, bodies, signatures(), strict=True)]
+            signatures = sign_together(bodies, writer.sign)
+            changes = [(*change, body, signature, 1) for change, body, signature in zip(changes, bodies, signatures, strict=True)]
         insert_changes_of_rows(connection, table, ((register, signed),), changes)
         return keys, counts
 

@@ -14,6 +14,7 @@ from types import NoneType
 from typing import Any
 
 from p2pqueue import wire
+from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.messages import MAX_WRITES
 from p2pqueue.replica.stamp import Stamp, is_wellformed
 from p2pqueue.replica.write import WellFormed, Write
@@ -22,7 +23,6 @@ KEY_LIMIT = 1024  # characters of a key
 NAME_LIMIT = 63  # characters of the name of a table or a register
 MAX_COLUMNS = 256  # columns of a register
 SEQ_LIMIT = 1 << 62
-SIGNATURE_SIZE = 64  # bytes
 
 Holds = Callable[[bytes, bytes, bytes], bool]  # whether this author made this signature over this body
 
@@ -83,7 +83,7 @@ def _plain(
 
 
 def _opened(body: Any, signature: Any) -> tuple[Any, ...]:
-    if type(body) is not bytes or type(signature) is not bytes or len(signature) != SIGNATURE_SIZE:
+    if type(body) is not bytes or not is_signature(signature):
         raise ValueError("a body or a signature that is none")
     table, key, register, (generation, rank, claim, hlc, author), seq, values = wire.unpack(body, nesting=None)
     if type(values) is not list or len(values) > MAX_COLUMNS:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgpack
-from nacl.exceptions import CryptoError
 
 from p2pqueue import wire
 from p2pqueue.errors import BadSignature, MalformedMessage, P2PQueueError
-from p2pqueue.identity.certificate import device_id, read_certificate, verify
+from p2pqueue.identity.certificate import device_id, read_certificate
+from p2pqueue.replica.hashtree import Trees, is_signature
 from p2pqueue.replica.merged import Signer
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
@@ -23,7 +23,6 @@ from p2pqueue.replica.write import Write
 BODY_LIMIT = 1 << 20  # bytes
 UNKNOWN_AUTHOR = "the key of its author isn't known here yet"
 _CERTIFYING = ("owner", "admin")
-_SIGNATURE_SIZE = 64  # bytes
 _BUFFER = 1024  # bytes a packer starts with
 
 
@@ -55,6 +54,7 @@ class Keyring:
         self._own = (signer.device_id, signer.public_key)
         self._root: bytes | None = getattr(signer, "root_public", None)
         self._by_author: dict[bytes, bytes] = {}
+        self._trees = Trees()
 
     def forget(self) -> None:
         """Drops what was learned in a transaction that was rolled back."""
@@ -74,7 +74,7 @@ class Keyring:
         key = self.key_of(connection, write.stamp.author)
         if key is None:
             return UNKNOWN_AUTHOR
-        return _signature_problem(key, write)
+        return self._signature_problem(key, write)
 
     def key_of(self, connection: sqlite3.Connection, author: bytes) -> bytes | None:
         """The public key that an author signs with, None as long as its rows aren't here or don't hold."""
@@ -113,7 +113,7 @@ class Keyring:
         if standing is not None and write_from_body(*standing).values != write.values:
             return "an author can't pass to another device"
         key = self._device_key(connection, device)
-        return UNKNOWN_AUTHOR if key is None else _signature_problem(key, write)
+        return UNKNOWN_AUTHOR if key is None else self._signature_problem(key, write)
 
     def _certificate_problem(self, connection: sqlite3.Connection, write: Write) -> str | None:
         key, _, _, certificate = write.values
@@ -123,10 +123,14 @@ class Keyring:
             problem = self._chain_problem(connection, key, certificate)
             if problem is not None:
                 return problem
-        if _signature_problem(key, write) is None:
+        if self._signature_problem(key, write) is None:
             return None
         author = self.key_of(connection, write.stamp.author)
-        return UNKNOWN_AUTHOR if author is None else _signature_problem(author, write)
+        return UNKNOWN_AUTHOR if author is None else self._signature_problem(author, write)
+
+    def _signature_problem(self, key: bytes, write: Write) -> str | None:
+        fits = self._trees.holds(key, write.body or b"", write.signature or b"")
+        return None if fits else "its signature doesn't fit"
 
     def _chain_problem(self, connection: sqlite3.Connection, key: bytes, certificate: Any) -> str | None:
         try:
@@ -145,7 +149,7 @@ class Keyring:
 
 def mismatch(write: Write) -> str | None:
     """Says in words whether a signed body says something else than the write that carries it."""
-    if write.body is None or not isinstance(write.signature, bytes) or len(write.signature) != _SIGNATURE_SIZE:
+    if write.body is None or not is_signature(write.signature):
         return "it bears no signature"
     try:
         if body_of(write.table, write.key, write.register, write.stamp, write.seq, write.values) == write.body:
@@ -155,11 +159,3 @@ def mismatch(write: Write) -> str | None:
         return None if said == expected else "its signed body says something else"
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException, P2PQueueError):
         return "its signed body can't be read"
-
-
-def _signature_problem(key: bytes, write: Write) -> str | None:
-    try:
-        fits = verify(key, write.body or b"", write.signature or b"")
-    except CryptoError:
-        fits = False
-    return None if fits else "its signature doesn't fit"

@@ -15,7 +15,6 @@ from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
 from p2pqueue.replica.batch import Batch, Known
 from p2pqueue.replica.counting import BLOCK, add_all, counting, fold, pack_moved
-from p2pqueue.replica.hand import Hand
 from p2pqueue.replica.making import RANDOM_SIZE, id_of, maker
 from p2pqueue.replica.merged import Done, Put, Signer
 from p2pqueue.replica.pending import Pending
@@ -50,7 +49,7 @@ class Writer:
         shapes: Mapping[str, Shape],
         signer: Signer,
         *,
-        hand: Hand,
+        sign: Callable[[bytes], bytes],
         keyring: Keyring,
         now: int,
         random: Callable[[int], bytes],
@@ -63,8 +62,7 @@ class Writer:
         self.now = now
         self.random = random
         self.touched: set[tuple[str, str]] = set()
-        self.hand = hand
-        self.sign = hand.sign
+        self.sign = sign
         self._fresh: set[str] = set()  # keys that were made in this transaction and that SQLite hasn't seen
         began: Own = connection.execute(SELECT_OWN).fetchone() if own is None else own
         self._began = began

@@ -8,13 +8,14 @@ import pytest
 from nacl.signing import VerifyKey
 
 from p2pqueue.replica.hand import fast_signer
+from p2pqueue.replica.hashtree import SIGNATURE_SIZE, Trees
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.signing import body_of
 from p2pqueue.replica.writer import Writer
 from tests.unit.replica.kit import CLIPS, NOW, Space, clip, everything, open_replica
 
 
-def test_rows_made_together_are_signed_each_for_itself() -> None:
+def test_rows_made_together_are_signed_together_and_hold_each_for_itself() -> None:
     space = Space()
     device = space.device("here")
     with open_replica(device) as replica:
@@ -23,7 +24,17 @@ def test_rows_made_together_are_signed_each_for_itself() -> None:
     assert writes.keys() == set(ids)
     for write in writes.values():
         assert write.body == body_of("clips", write.key, "made", write.stamp, write.seq, write.values)
-        assert VerifyKey(device.public_key).verify(write.body, write.signature) == write.body
+        assert write.signature is not None
+        assert Trees().holds(device.public_key, write.body, write.signature)
+    assert len({(write.signature or b"")[:SIGNATURE_SIZE] for write in writes.values()}) == 1
+
+
+def test_a_row_made_alone_bears_a_plain_signature() -> None:
+    device = Space().device("here")
+    with open_replica(device) as replica:
+        (key,) = replica.write(lambda writer: writer.make("clips", "made", [("a", 1.0)]))
+        (write,) = [write for write in everything(replica) if write.key == key]
+    assert VerifyKey(device.public_key).verify(write.body, write.signature) == write.body
 
 
 def test_made_rows_are_read_counted_and_passed_on_like_any_other() -> None:

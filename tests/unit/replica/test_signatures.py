@@ -133,6 +133,24 @@ def test_body_and_signature_are_passed_on_byte_for_byte(stage: Stage) -> None:
         assert (found.body, found.signature) == (stage.good.body, stage.good.signature)
 
 
+def test_rows_signed_together_come_in_apart_and_are_passed_on(stage: Stage) -> None:
+    keys = stage.author.write(lambda writer: writer.make("clips", "made", [(f"clip {number}", 1.0) for number in range(5)]))
+    sent = [write for write in everything(stage.author) if write.key in keys]
+    for write in reversed(sent):
+        assert stage.receiver.merge([write]).refused == ()
+        assert stage.receiver.verify_pending() == ()
+    assert [write for write in everything(stage.receiver) if write.key in keys] == sent
+
+
+def test_a_row_that_bears_the_signature_of_its_neighbour_is_taken_out(stage: Stage) -> None:
+    keys = stage.author.write(lambda writer: writer.make("clips", "made", [("one", 1.0), ("other", 2.0)]))
+    one, other = (write for write in everything(stage.author) if write.key in keys)
+    stage.receiver.merge([one, other._replace(signature=one.signature)])
+    assert [each.seq for each in stage.receiver.verify_pending()] == [other.seq]
+    assert clip(stage.receiver, one.key) is not None
+    assert clip(stage.receiver, other.key) is None
+
+
 def test_a_replacing_write_of_an_author_unknown_yet_waits_for_a_later_round() -> None:
     space = Space()
     with space.replica("one") as one, space.replica("two") as two, space.replica("receiver") as receiver:

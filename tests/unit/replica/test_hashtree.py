@@ -1,0 +1,90 @@
+"""Bodies under one signature: each holds by itself, and nothing else holds in its place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nacl.signing import SigningKey, VerifyKey
+
+from p2pqueue.replica.hashtree import MOST, SIGNATURE_SIZE, Trees, is_signature, sign_together
+
+KEY = SigningKey(b"k" * 32)
+PUBLIC = bytes(KEY.verify_key)
+
+
+def sign(body: bytes) -> bytes:
+    return KEY.sign(body).signature
+
+
+def bodies_of(number: int) -> list[bytes]:
+    return [b"body %d" % place * (place + 1) for place in range(number)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 8, 63, 64, 65, 200])
+def test_every_body_holds_alone_and_among_the_others(number: int) -> None:
+    bodies = bodies_of(number)
+    signatures = sign_together(bodies, sign)
+    together = Trees()
+    assert [together.holds(PUBLIC, *each) for each in zip(bodies, signatures, strict=True)] == [True] * number
+    assert [Trees().holds(PUBLIC, *each) for each in zip(bodies, signatures, strict=True)] == [True] * number
+    assert all(map(is_signature, signatures))
+
+
+@pytest.mark.parametrize(("number", "made"), [(1, 1), (MOST, 1), (MOST + 1, 2), (10 * MOST, 10)])
+def test_one_signature_is_made_for_sixty_four_bodies(number: int, made: int) -> None:
+    calls: list[bytes] = []
+    sign_together(bodies_of(number), lambda body: calls.append(body) or sign(body))  # type: ignore[func-returns-value]
+    assert len(calls) == made
+
+
+def test_a_body_alone_is_signed_as_ever() -> None:
+    (signature,) = sign_together([b"alone"], sign)
+    assert VerifyKey(PUBLIC).verify(b"alone", signature) == b"alone"
+
+
+@given(st.integers(2, 70), st.data())
+def test_whatever_is_changed_in_a_signature_it_holds_no_longer(number: int, data: st.DataObject) -> None:
+    bodies = bodies_of(number)
+    signatures = sign_together(bodies, sign)
+    place = data.draw(st.integers(0, number - 1))
+    signature = bytearray(signatures[place])
+    at = data.draw(st.integers(0, len(signature) - 1))
+    signature[at] ^= data.draw(st.integers(1, 255))
+    assert not Trees().holds(PUBLIC, bodies[place], bytes(signature))
+    knowing = Trees()
+    for each in zip(bodies, signatures, strict=True):
+        assert knowing.holds(PUBLIC, *each)
+    assert not knowing.holds(PUBLIC, bodies[place], bytes(signature))
+
+
+@given(st.integers(2, 70), st.data())
+def test_no_body_holds_under_the_signature_of_another(number: int, data: st.DataObject) -> None:
+    bodies = bodies_of(number)
+    signatures = sign_together(bodies, sign)
+    trees = Trees()
+    assert trees.holds(PUBLIC, bodies[0], signatures[0])
+    one, other = data.draw(st.lists(st.integers(0, number - 1), min_size=2, max_size=2, unique=True))
+    assert not trees.holds(PUBLIC, bodies[one], signatures[other])
+    assert not trees.holds(PUBLIC, b"never written", signatures[one])
+    assert not trees.holds(bytes(SigningKey(b"o" * 32).verify_key), bodies[one], signatures[one])
+
+
+def test_a_way_that_is_cut_or_lengthened_has_no_form() -> None:
+    bodies = bodies_of(MOST)
+    signature = sign_together(bodies, sign)[7]
+    for size in range(len(signature)):
+        assert not Trees().holds(PUBLIC, bodies[7], signature[:size])
+    assert not is_signature(signature + bytes(16))
+    assert not is_signature(signature[:SIGNATURE_SIZE] + b"\xff" + signature[SIGNATURE_SIZE + 1 :])
+    assert not is_signature(bytearray(64))
+
+
+def test_a_node_of_a_tree_is_no_body_of_it() -> None:
+    """Without leaves and nodes hashed apart, two hashes side by side would pass for a body one level up."""
+    bodies = bodies_of(4)
+    signature = sign_together(bodies, sign)[0]
+    made, way = signature[:SIGNATURE_SIZE], signature[SIGNATURE_SIZE + 1 :]
+    second = sign_together(bodies, sign)[1][SIGNATURE_SIZE + 1 :][:16]
+    forged = second + way[:16]
+    assert not Trees().holds(PUBLIC, forged, made + b"\x00" + way[16:])
