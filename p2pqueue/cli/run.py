@@ -36,7 +36,7 @@ _SWITCHES = {  # what the flag does, where the setting's words say what both of 
     "network": "Link to no other device until `p2pqueue online`.",
     "discovery": "Don't look for other devices by mDNS.",
 }
-_COLLECT_EVERY = 10_000  # objects that weren't freed by themselves between two searches for garbage in cycles; Python's own 700 suit small programs
+_COLLECT_EVERY = 10_000  # objects left over between two searches for garbage in cycles; Python's own 700 suit small programs
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
