@@ -42,6 +42,8 @@ class Relay(Generic[T]):
         self._waiting: deque[T] = deque()  # what was started and has not begun
         self._leader: asyncio.Task[None] | None = None
         self._in_a_row = 0  # handlers of the leader that ended without waiting
+        self._lately = 0  # handlers that ended without waiting since the reach was set, and
+        self._took = 0.0  # the seconds that they took
         self.reach = slots  # what may be held at the same time, as long as handlers end like those before
 
     def start(self, item: T) -> None:
@@ -79,7 +81,7 @@ class Relay(Generic[T]):
             if self._waiting:
                 self._follow()
             return
-        self.reach = self._slots
+        self._reach_for(self._slots)
         begun = len(self._held) - len(self._waiting)
         while self._waiting:
             item = self._waiting.popleft()
@@ -90,12 +92,17 @@ class Relay(Generic[T]):
                 self._give_back(item)
 
     def _look_ahead(self, took: float) -> None:
-        """Reaches as far as handlers like these end soon."""
-        if self._in_a_row >= self._slots:
-            soon = int(AHEAD * self._in_a_row / max(took, 1e-6))
-            self.reach = max(self._slots, min(soon, 2 * self.reach, MOST))
-        elif took >= STRETCH:
-            self.reach = self._slots
+        """Reaches as far as handlers like these end soon: those of several leaders, as one may have had but a few."""
+        self._lately += self._in_a_row
+        self._took += took
+        if self._lately >= self._slots:
+            soon = int(AHEAD * self._lately / max(self._took, 1e-6))
+            self._reach_for(max(self._slots, min(soon, 2 * self.reach, MOST)))
+        elif self._took >= STRETCH:
+            self._reach_for(self._slots)
+
+    def _reach_for(self, jobs: int) -> None:
+        self.reach, self._lately, self._took = jobs, 0, 0.0
 
 
 def _variables(context: Context) -> list[int]:

@@ -184,6 +184,23 @@ async def test_where_nothing_waits_more_is_claimed_at_once_than_there_are_slots_
         assert relay.reach == 4
 
 
+async def test_more_is_claimed_ahead_also_where_what_ends_is_written_in_small_parts() -> None:
+    held: list[int] = []
+
+    async def run(_: int) -> None:
+        held.pop()
+
+    async with asyncio.TaskGroup() as group:
+        relay = Relay(group, run, held=held, slots=64, give_back=_never)
+        for part in [14, 50] * 8:
+            for number in range(part):
+                held.append(number)
+                relay.start(number)
+            await _until(lambda: not held)
+            await asyncio.sleep(0.001)
+        assert relay.reach > 64
+
+
 async def test_what_was_claimed_ahead_is_given_back_when_a_handler_waits() -> None:
     held = list(range(10))
     begun: list[int] = []
