@@ -17,6 +17,7 @@ from p2pqueue.replica.inserting import insert_together
 _COLUMNS = "tbl, key, register, author, seq, generation, rank, claim, hlc, body, signature, verified"
 _MOST_TEXTS = 256  # statements that are kept: a peer chooses which registers its rows have
 
+Stamped = tuple[int, int, int, int, bytes]  # generation, rank, claim, time and author
 Registers = tuple[tuple[str, bool], ...]  # of a row: their names, and whether they are signed
 
 
@@ -27,6 +28,26 @@ def insert_changes_of_rows(connection: sqlite3.Connection, table: str, registers
     signature and whether that was checked.
     """
     insert_together(connection, rows, _text(table, registers, 1), lambda together: _text(table, registers, together))
+
+
+def insert_alike_changes(
+    connection: sqlite3.Connection, table: str, register: str, names: str, stamp: Stamped, seq: int, *, ending: str = ""
+) -> None:
+    """Writes what stands in `changes` about one register of rows, under one stamp and numbers from that one on.
+
+    `names` is a list in JSON: each is a key, without the `ending` that all of them have.
+    """
+    generation, rank, claim, hlc, author = stamp
+    bound = (names, bytearray(author), seq, generation, rank, claim, hlc)
+    connection.execute(_alike(table, register, bool(ending)), (*bound, ending) if ending else bound)
+
+
+@lru_cache(maxsize=_MOST_TEXTS)
+def _alike(table: str, register: str, ends: bool) -> str:
+    return (
+        f"INSERT INTO changes ({_COLUMNS}) SELECT {_quoted(table)}, value{' || ?8' if ends else ''}, {_quoted(register)}, ?2, ?3 + key, "
+        "?4, ?5, ?6, ?7, NULL, NULL, 1 FROM json_each(?1)"
+    )
 
 
 @lru_cache(maxsize=_MOST_TEXTS)

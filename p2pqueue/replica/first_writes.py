@@ -1,18 +1,22 @@
-"""How is a register written for the first time in many rows at once, if nobody else has written it since they were read?
+"""How is a register written for the first time in many rows at once, where all of them get the same values?
 
-The rows need not be read again: each statement changes its row only where that still stands as expected. If one does
-not, nothing is changed at all, and the caller has to look what became of them.
+One statement does it for all rows of a batch, from their keys in JSON: running a statement for each of them, and binding
+what is the same again and again, takes twice as long. The writes share one time, as they are of different rows.
+
+The rows need not be read: a statement changes only those that still stand as expected. If one does not, nothing is
+changed at all, and the caller has to look what became of them.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from p2pqueue.clock import COUNTER_BITS, tick
-from p2pqueue.replica.first_changes import insert_changes_of_rows
+from p2pqueue.replica.first_changes import insert_alike_changes
 from p2pqueue.replica.stamp import RETRY_BITS
 from p2pqueue.replica.statements import live_sql, quote
 
@@ -21,51 +25,100 @@ if TYPE_CHECKING:
     from p2pqueue.replica.writer import Writer
 
 
+class Named(NamedTuple):
+    """A value that begins with the name by which a row of the batch goes, and ends with this."""
+
+    ending: str = ""
+
+
+OWN: Final = Named("\0")  # the number that each row has for itself
+
+_BESIDES = 2  # parameters before the values: the batch in JSON, and the newest time
+_Wanted = tuple[str | None, ...]  # of each value how SQL gets it: bound, as NULL (None), from a name or from a number
+
+
 def put_first(
-    writer: Writer, table: str, register: str, rows: Sequence[tuple[str, tuple[Any, ...]]], *, generation: int, rank: int, earliest: bool,
-    before: str, after: str,
+    writer: Writer, table: str, register: str, keys: Sequence[str], values: Sequence[Any], *, generation: int, rank: int,
+    earliest: bool, before: str, after: str,
 ) -> bool:  # fmt: skip
     """Writes a register of rows that count as `before` and, by this, as `after`; says whether it did, in all of them.
 
-    Of each row its key and the values, in declared order and with the types of their columns; the register is not
-    signed. It does nothing at all where one of them lives no more, is in another life than that of the `generation`,
-    counts as something else, or had the register written in this life.
+    The values go in declared order, with the types of their columns; the register is not signed. It does nothing at
+    all where one of the rows lives no more, is in another life than that of the `generation`, counts as something
+    else, or had the register written in this life.
     """
-    shape, connection, author = writer.shapes[table], writer.connection, writer.author
-    by, parts = bytearray(author), shape.kept[register]  # the sqlite3 module binds a bytearray in a third of the time
-    hlc, seq = tick(writer.hlc, writer.now) - 1, writer.seq
-    writes: list[tuple[Any, ...]] = []
-    changes: list[tuple[Any, ...]] = []
-    for key, values in rows:
-        hlc += 1
-        seq += 1
-        time = -hlc if earliest else hlc
-        writes.append((key, hlc >> COUNTER_BITS, *values, *parts((generation, rank, 0, time, author)), before))
-        changes.append((key, by, seq, generation, rank, 0, time))
+    shape, connection = writer.shapes[table], writer.connection
+    hlc = tick(writer.hlc, writer.now)
+    stamp = (generation, rank, 0, -hlc if earliest else hlc, writer.author)
+    given = (*values, *shape.kept[register](stamp))
+    listed = json.dumps(keys)
+    bound = [value.ending if isinstance(value, Named) else value for value in given if value is not None]
     connection.execute("SAVEPOINT first")
     try:
-        written = connection.executemany(_update(shape, register), writes).rowcount == len(writes)
+        text = _update(shape, register, _wanted(given))
+        written = connection.execute(text, (listed, hlc >> COUNTER_BITS, *bound, generation, before)).rowcount == len(keys)
         if written:
-            insert_changes_of_rows(connection, table, ((register, False),), changes)
+            insert_alike_changes(connection, table, register, listed, stamp, writer.seq + 1)
     except sqlite3.IntegrityError:  # something stands in `changes` that its row does not show
         written = False
     if not written:
         connection.execute("ROLLBACK TO first")
     connection.execute("RELEASE first")
     if written:
-        writer.hlc, writer.seq = hlc, seq
-        writer.count(table, {before: -len(writes), after: len(writes)})
-        writer.note(table, [key for key, _ in rows])
+        writer.hlc, writer.seq = hlc, writer.seq + len(keys)
+        writer.count(table, {before: -len(keys), after: len(keys)})
+        writer.note(table, keys)
     return written
 
 
-@lru_cache(maxsize=32)
-def _update(shape: Shape, register: str) -> str:
-    """Updates the register of a row that stands as expected; the last parameter is the status that it must count as."""
-    columns = shape.columns((register,))
-    generation = f"?{columns.index(f'{register}_generation') + 3}"
+def make_alike(writer: Writer, table: str, register: str, rows: Mapping[str, float], key: Named, values: Sequence[Any]) -> None:
+    """Makes new rows with their creating register; `rows` are the names by which they go, and the number that is each one's `OWN`.
+
+    Their keys, made of their names, are ones that no row has had. The register is not signed, and the rows of the table
+    are not counted.
+    """
+    shape, connection = writer.shapes[table], writer.connection
+    writer.hlc = hlc = tick(writer.hlc, writer.now)
+    stamp = (0, 0, 0, hlc, writer.author)
+    given = (*values, *shape.kept[register](stamp))
+    bound = [value.ending if isinstance(value, Named) else value for value in given if value is not None and value is not OWN]
+    connection.execute(_insert(shape, register, _wanted(given)), (json.dumps(rows), hlc >> COUNTER_BITS, *bound, key.ending))
+    insert_alike_changes(connection, table, register, json.dumps(list(rows)), stamp, writer.seq + 1, ending=key.ending)
+    writer.seq += len(rows)
+    writer.note(table, [name + key.ending for name in rows])
+
+
+def _wanted(values: Sequence[Any]) -> _Wanted:
+    return tuple([None if value is None else "own" if value is OWN else "named" if isinstance(value, Named) else "" for value in values])
+
+
+def _given(columns: Sequence[str], wanted: _Wanted, name: str) -> tuple[dict[str, str], int]:
+    """How the columns get their values, where rows go by that name; and how many parameters there are."""
+    given, number = {}, _BESIDES
+    for column, how in zip(columns, wanted, strict=True):
+        if how == "own":
+            given[column] = "each.value"
+        elif how is None:
+            given[column] = "NULL"
+        else:
+            number += 1
+            given[column] = f"({name} || ?{number})" if how else f"?{number}"
+    return given, number
+
+
+@lru_cache(maxsize=64)
+def _update(shape: Shape, register: str, wanted: _Wanted) -> str:
+    """Updates rows that stand as expected; the last parameters are their generation and the status that they count as."""
+    given, number = _given(shape.columns((register,)), wanted, quote(shape.table.key))
     expected = (
         f"{quote(f'{register}_generation')} IS NULL AND {quote(f'{shape.creating}_generation')} >> {RETRY_BITS} = "
-        f"{generation} >> {RETRY_BITS} AND {live_sql(shape.table)} AND status = ?{len(columns) + 3}"
+        f"?{number + 1} >> {RETRY_BITS} AND {live_sql(shape.table)} AND +status = ?{number + 2}"  # by key, not by the status
     )
-    return f"{shape.update((register,))} AND {expected}"
+    return f"{shape.update_each(given)} AND {expected}"
+
+
+@lru_cache(maxsize=64)
+def _insert(shape: Shape, register: str, wanted: _Wanted) -> str:
+    """Inserts rows; the last parameter is what their keys end with."""
+    given, number = _given(shape.columns((register,)), wanted, "each.key")
+    return shape.insert_each(given, f"each.key || ?{number + 1}")

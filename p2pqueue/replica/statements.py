@@ -121,6 +121,21 @@ class Shape:
         """As `update`, where the caller knows the newest time of the whole row: it is taken as it is."""
         return self._texts.get(("settle", registers)) or self._keep("settle", registers, self._settle(registers))
 
+    def update_each(self, given: Mapping[str, str]) -> str:
+        """Writes columns of the rows whose keys are in a JSON array, from SQL; parameters: the array and the newest time."""
+        key = quote(self.table.key)
+        return f"UPDATE {quote(self.name)} SET {self._settings(dict(given))} WHERE {key} IN (SELECT value FROM json_each(?1))"
+
+    def insert_each(self, given: Mapping[str, str], key: str) -> str:
+        """Inserts a row for `each` entry of a JSON map, all from SQL; parameters: the map and the newest time."""
+        derived = self._derivation.fresh({**given, NEWEST: "?2"})
+        row = {name: text for name, text in ({self.table.key: key, NEWEST: "?2"} | dict(given) | derived).items() if text != "NULL"}
+        settings = self._settings({name: f"excluded.{quote(name)}" if name in row else "NULL" for name in given}, "excluded.updated_at")
+        return (
+            f"INSERT INTO {quote(self.name)} ({', '.join(map(quote, row))}) SELECT {', '.join(row.values())} FROM json_each(?1) AS each "
+            f"WHERE true ON CONFLICT ({quote(self.table.key)}) DO UPDATE SET {settings}"
+        )
+
     def clear(self, registers: tuple[str, ...]) -> str:
         """Empties these registers of one row; parameter: key."""
         return self._texts.get(("clear", registers)) or self._keep("clear", registers, self._clear(registers))

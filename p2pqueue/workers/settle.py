@@ -14,7 +14,7 @@ from typing import Any
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Holder, JobState, Refused, Transition
 from p2pqueue.jobs.ledger import put_state
-from p2pqueue.replica.first_writes import put_first
+from p2pqueue.replica.first_writes import OWN, Named, make_alike, put_first
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers import begun
 from p2pqueue.workers.claimed import CRASHED, ClaimedJob, Ending, How, Taker
@@ -22,6 +22,7 @@ from p2pqueue.workers.scan import NOT_HERE, claim
 from p2pqueue.workers.states import states_of
 
 RESULT_ID = JobState._fields.index("result_id")
+DURATION = 12  # the place of the duration among the values of a run
 RESUMED = "Running"  # the phase of a job that goes on, until its handler says another
 
 
@@ -92,41 +93,40 @@ def _checkpoint(job: ClaimedJob, state: bytes) -> Put:
 
 
 def _end(writer: Writer, endings: Sequence[Ending]) -> None:
-    generation = next((ending.job.holder.generation for ending in endings if _is_plain(ending)), None)
-    plain = [ending for ending in endings if _is_plain(ending) and ending.job.holder.generation == generation]
-    if plain and _succeed_first(writer, plain):
-        ended = {ending.job.job_id for ending in plain} if len(plain) < len(endings) else None
-        endings = [] if ended is None else [ending for ending in endings if ending.job.job_id not in ended]
-    if endings:
-        _end_each(writer, endings)
-
-
-def _is_plain(ending: Ending) -> bool:
-    return ending.unwritten and ending.how == "succeeded"
+    first: dict[tuple[Any, ...], list[Ending]] = {}
+    others: list[Ending] = []
+    for ending in endings:
+        if ending.unwritten and ending.how == "succeeded":
+            job = ending.job
+            first.setdefault((job.claimed_at, job.attempt, job.holder, ending.author), []).append(ending)
+        else:
+            others.append(ending)
+    for alike in first.values():
+        if not _succeed_first(writer, alike):
+            others += alike
+    if others:
+        _end_each(writer, others)
 
 
 def _succeed_first(writer: Writer, endings: Sequence[Ending]) -> bool:
-    """Ends first attempts of one generation, of which their rows tell nothing yet, unless others have written there."""
-    states: list[tuple[str, tuple[Any, ...]]] = []
-    runs: list[tuple[Any, ...]] = []
-    ids: list[str] = []
-    now, worker = writer.now, (writer.device_id, writer.label)
-    steps: dict[int, Transition] = {}  # all that were claimed at once end alike
-    for ending in endings:
-        job, run_id = ending.job, ending.job.run_id(ending.author)
-        step = steps.get(job.claimed_at) or _first_success(job, worker, now)
-        if step is None:
-            return False
-        steps[job.claimed_at] = step
-        state = step.state
-        states.append((job.job_id, (*state[1:RESULT_ID], run_id, *state[RESULT_ID + 1 :])))
-        runs.append(_ended_run(ending, step, worker, now))
-        ids.append(run_id)
-    if not put_first(
-        writer, "jobs", "state", states, generation=state.generation, rank=state.rank, earliest=True, before="queued", after=state.status
-    ):
+    """Ends first attempts that were claimed at once, of which their rows tell nothing yet, unless others have written there."""
+    first, now, worker = endings[0], writer.now, (writer.device_id, writer.label)
+    step = _first_success(first.job, worker, now)
+    if step is None:
         return False
-    writer.make("runs", "run", runs, ids=ids)
+    state, run = step.state, Named(first.job.run_id(first.author).removeprefix(first.job.job_id))
+    keys = [ending.job.job_id for ending in endings]
+    values = (*state[1:RESULT_ID], run, *state[RESULT_ID + 1 :])
+    stamp: dict[str, Any] = {"generation": state.generation, "rank": state.rank, "earliest": True}
+    if not put_first(writer, "jobs", "state", keys, values, **stamp, before="queued", after=state.status):
+        return False
+    if len({(ending.result, ending.output_manifest) for ending in endings}) == 1:
+        rows = {key: _duration(ending, now) for key, ending in zip(keys, endings, strict=True)}
+        alike = _ended_run(first, step, worker, now)
+        make_alike(writer, "runs", "run", rows, run, (Named(), *alike[1:DURATION], OWN, *alike[DURATION + 1 :]))
+    else:
+        runs = [_ended_run(ending, step, worker, now) for ending in endings]
+        writer.make("runs", "run", runs, ids=[key + run.ending for key in keys])
     return True
 
 
@@ -210,8 +210,11 @@ def _ended_run(ending: Ending, decision: Transition | Refused, worker: tuple[str
             status, error = "lost", decision.reason.removeprefix("was ")
         elif status == "released":
             status = "cancelled"
-    duration = ending.duration if ending.duration is not None else (now - job.claimed_at) / 1000
     return (
         job.job_id, job.attempt, *worker, job.claimed_at, now, status, ending.result, ending.output_manifest, error, ending.traceback,
-        ending.log_tail, duration, None, CRASHED if how == "crashed" else None,
+        ending.log_tail, _duration(ending, now), None, CRASHED if how == "crashed" else None,
     )  # fmt: skip
+
+
+def _duration(ending: Ending, now: int) -> float:
+    return ending.duration if ending.duration is not None else (now - ending.job.claimed_at) / 1000

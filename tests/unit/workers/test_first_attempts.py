@@ -105,3 +105,28 @@ def test_the_end_of_a_first_attempt_is_passed_on_like_any_other() -> None:
     assert state.stamp.hlc < 0  # the first of two successes counts
     assert (run.key, run.values[0], run.values[6]) == (job.run_id(desk.replica.author), job.job_id, "succeeded")
     assert state.values[8] == run.key
+
+
+@pytest.mark.parametrize("results", [(b"\x01", b"\x02", b"\x03"), (b"\xc0",) * 3])
+def test_each_of_many_runs_keeps_its_own_result_and_duration(results: tuple[bytes, ...]) -> None:
+    desk = Desk()
+    for _ in results:
+        desk.enqueue()
+    jobs = desk.settle(slots=3)
+    durations = [0.1, 1 / 3, 1.5e-5]
+    desk.settle(*(desk.ending(job, result=result, duration=took) for job, result, took in zip(jobs, results, durations, strict=True)))
+    runs = [run for job in jobs for run in desk.runs(job.job_id)]
+    assert [(run.result, run.duration) for run in runs] == list(zip(results, durations, strict=True))
+    assert [desk.row(job.job_id).result_id for job in jobs] == [run.id for run in runs]
+
+
+def test_first_attempts_that_were_claimed_at_several_times_end_together() -> None:
+    desk = Desk()
+    desk.enqueue()
+    early = desk.settle(slots=1)
+    desk.wait(1000)
+    desk.enqueue()
+    late = desk.settle(slots=1, skip=frozenset({early[0].job_id}))
+    desk.settle(*map(desk.ending, [*late, *early]))
+    claimed = [desk.row(job.job_id).claimed_at for job in (*early, *late)]
+    assert claimed == [early[0].claimed_at, early[0].claimed_at + 1000]
