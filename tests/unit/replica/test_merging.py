@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from p2pqueue.clock import LATEST_STAMP
 from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.tables import Column, Register, Table
 from p2pqueue.replica.write import Head, Write
@@ -111,6 +113,14 @@ def test_merging_moves_no_head_and_holds_what_came() -> None:
         assert list(replica.held()[A]) == [(1, 2), (4, 4)]
         replica.move_heads({A: Head(2, b"tag")})
         assert list(replica.held()[A]) == [(4, 4)]
+
+
+@pytest.mark.parametrize("numbers", [range(1, 41), [1, 2, *range(30, 61)], range(3, 90, 2), [7]], ids=["one run", "two", "many", "one"])
+def test_what_is_held_is_told_in_whatever_runs_it_came(numbers: Sequence[int]) -> None:
+    with Space().replica() as replica:
+        replica.merge([write_of(A, seq, "note", ("x", 0), key=f"k{seq}") for seq in numbers])
+        replica.move_heads({A: Head(2, b"tag")})
+        assert replica.held() == {A: Spans.of_sorted(seq for seq in numbers if seq > 2)}
 
 
 def test_heads_never_fall_by_a_done() -> None:
