@@ -222,6 +222,7 @@ class Node:
             roster=self.roster,
             score=self.settings.score,
             on_free=self.network.told_presence,
+            on_begun=self.network.told_begun,
             on_progress=self.network.told_progress,
             on_end=self.network.told_end,
         )

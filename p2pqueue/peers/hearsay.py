@@ -7,12 +7,14 @@ comes before its row makes a look a little early, and one that is lost makes it 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from p2pqueue.identity.members import Members
+from p2pqueue.identity.roles import allows
 from p2pqueue.peers.linked import LinkedPeer
 from p2pqueue.peers.signals import Signal
+from p2pqueue.workers.foretold import Told, read_told
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.presence import Roster, read_presence
 
@@ -47,6 +49,10 @@ class Hearsay:
                 self._mirror(signal.source, fields)
             case "done":
                 self._look(fields.get("job"))
+            case "begun" if signal.source == peer.device_id and allows(peer.role, "work"):
+                begun = [told for each in fields.get("jobs", ()) if (told := read_told(each)) is not None]
+                if self._roster.foretold.heard(signal.source, begun, fields.get("back", ()), time.monotonic()):
+                    self._look(None)
 
     def progress(self, job_id: str, claim: int, fraction: float, phase: str) -> None:
         """Tells others how far a job is that runs here."""
@@ -55,6 +61,10 @@ class Hearsay:
             return
         self._told[job_id] = now
         self._emit("progress", job=job_id, claim=claim, fraction=fraction, phase=phase)
+
+    def begun(self, begun: Sequence[Told], back: Sequence[str]) -> None:
+        """Tells others which jobs begin here now, and which are given back that had not begun."""
+        self._emit("begun", jobs=[list(each) for each in begun], back=list(back))
 
     def ended(self, job_id: str, status: str) -> None:
         """Tells others that an attempt has ended here."""

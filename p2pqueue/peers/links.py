@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from p2pqueue.errors import MalformedMessage, P2PQueueError
 from p2pqueue.identity.roles import relays
@@ -57,6 +57,8 @@ class Links:
         self.listening: Listening | None = None
         self.signals = Signals(
             device_id=identity.device_id, now=time.monotonic, random=os.urandom, send=lambda peer, data: peer.send_soon("signal", data),
+            # Over WebRTC a message waits while what was sent before is not acknowledged.
+            send_now=lambda peer, data: cast("Peer", peer).link.outbox.offer("signal", data),
             on_signal=self._heard, hello=parts.hello, relays=relays(identity.role), may_relay=relays,
         )  # fmt: skip
         self.hurried = asyncio.Event()  # there is something new to tell of this node
@@ -146,7 +148,10 @@ class Links:
         self.replication.down(peer)
         self.sources.down(peer)
         self._parts.roster.gone(peer.device_id)
-        self._parts.on_gone(peer.device_id, why.startswith(codes.WORDS[codes.BYE]) and codes.GOES_OFFLINE not in why)
+        in_order = why.startswith(codes.WORDS[codes.BYE]) and codes.GOES_OFFLINE not in why
+        if in_order:
+            self._parts.roster.foretold.forget(peer.device_id)
+        self._parts.on_gone(peer.device_id, in_order)
         if self.uploader is not None:
             self.uploader.wake()
 

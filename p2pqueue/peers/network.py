@@ -10,7 +10,7 @@ import asyncio
 import importlib
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from p2pqueue.payload.fetch import Fetched
     from p2pqueue.payload.manifest import FileManifest, FolderManifest
     from p2pqueue.peers.links import Links
+    from p2pqueue.workers.foretold import Told
 
 AGAIN_AFTER: Final = 30.0  # seconds until networking is tried again that could not begin
 SAVE_EVERY: Final = 60.0  # seconds between two looks whether addresses are to be kept
@@ -159,6 +160,11 @@ class Network:
         """Tells others that an attempt has ended here."""
         if self._links is not None:
             self._links.hearsay.ended(job_id, status)
+
+    def told_begun(self, begun: Sequence[Told], back: Sequence[str]) -> None:
+        """Tells others what begins here now, before it does."""
+        if self._links is not None:
+            self._links.hearsay.begun(begun, back)
 
     def told_presence(self) -> None:
         """Tells others at once what this node can do now."""

@@ -77,6 +77,10 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= LIST_LIMIT and all(map(_text, value))
 
 
+def _list(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= LIST_LIMIT
+
+
 def _number(value: Any) -> bool:
     return type(value) is int and -(1 << 63) <= value < 1 << 63
 
@@ -101,4 +105,5 @@ _FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "hello": {"links": _devices},  # the rest is read by whoever wants to know who is there
     "progress": {"job": _text, "claim": _number, "fraction": _fraction, "phase": _text},
     "done": {"job": _text, "status": _text},
+    "begun": {"jobs": _list, "back": _texts},
 }  # fmt: skip

@@ -24,6 +24,7 @@ SEEN_FOR = 60.0  # seconds for which an id is remembered: longer than any way ro
 SEEN_AT_MOST = 8_192  # ids, whatever their age
 RATE = 200.0  # signals a second that are heard of one peer
 BURST = 400.0  # signals at once
+AT_ONCE = frozenset({"begun"})  # kinds that are of no use later: their sender may be dead by then
 
 Send = Callable[[LinkedPeer, bytes], bool]  # False where there was no room
 OnSignal = Callable[[Signal, LinkedPeer], None]
@@ -45,6 +46,7 @@ class _Neighbour:
 class Signals:
     """The signals of one device.
 
+    `send_now` is the way for what must have left before this device does anything else: waiting behind nothing.
     `relays` says whether this device's role lets it pass on what others said; `may_relay` the same of a peer's
     role. `hello` gives the fields of our own `hello`, once there is something to say. `on_signal` hears every
     signal of a known kind, with the peer it came by.
@@ -58,6 +60,7 @@ class Signals:
         random: Callable[[int], bytes],
         send: Send,
         on_signal: OnSignal,
+        send_now: Send | None = None,
         hello: Callable[[], Mapping[str, Any]] | None = None,
         relays: bool = True,
         may_relay: Callable[[str], bool] = lambda role: True,
@@ -66,6 +69,7 @@ class Signals:
         self._now = now
         self._random = random
         self._send = send
+        self._send_now = send_now or send
         self._on_signal = on_signal
         self._hello = hello
         self._relays = relays
@@ -95,8 +99,9 @@ class Signals:
     def emit(self, kind: str, **fields: Any) -> None:
         """Says something to everybody who is linked; they pass it on. Raises `ArgumentError` beyond the limits."""
         data = Signal(kind, self.device_id, self._random(ID_BYTES), fields).pack()
+        send = self._send_now if kind in AT_ONCE else self._send
         for neighbour in tuple(self._neighbours.values()):
-            self._pass(neighbour, data)
+            self._pass(neighbour, data, send)
 
     @property
     def due(self) -> float:
@@ -152,14 +157,14 @@ class Signals:
     def _relay(self, signal: Signal, data: bytes, *, by: LinkedPeer) -> None:
         for device_id, neighbour in tuple(self._neighbours.items()):
             if device_id not in (by.device_id, signal.source) and not self._hears(neighbour, signal.source):
-                self._pass(neighbour, data)
+                self._pass(neighbour, data, self._send)
 
     def _hears(self, neighbour: _Neighbour, source: str) -> bool:
         """Says whether a peer is linked to a source itself, as it said not long ago."""
         return neighbour.links is not None and source in neighbour.links and self._now() - neighbour.links_at < GONE_AFTER
 
-    def _pass(self, neighbour: _Neighbour, data: bytes) -> None:
-        if not self._send(neighbour.peer, data):
+    def _pass(self, neighbour: _Neighbour, data: bytes, send: Send) -> None:
+        if not send(neighbour.peer, data):
             neighbour.dropped["no room"] += 1
 
     def _is_allowed(self, neighbour: _Neighbour) -> bool:

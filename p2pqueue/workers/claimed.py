@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -104,3 +105,4 @@ class Taker:
     survey: Survey | None = None  # asked whether another worker is better placed, where there are others
     free: int | None = None  # its free slots; beyond them it takes only what begins for the first time and needs no file (None: all)
     suspects: bool = False  # a suspect runs here
+    foretold: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # what others begin, by generation and claim

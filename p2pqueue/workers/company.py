@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from p2pqueue.workers.claimed import ClaimedJob, Ending
 from p2pqueue.workers.contest import Contest, Survey
+from p2pqueue.workers.foretold import Told
 from p2pqueue.workers.presence import Presence, Roster
 from p2pqueue.workers.ranking import STEP
 
@@ -17,17 +19,25 @@ TELL_AGAIN = 0.2  # seconds between two presences that tell of slots
 SHORT_LOOK = 200  # jobs left to others up to which a look at all of them costs next to nothing
 SLOW = 8.0  # times as long as a turn takes others are given at least: a busy machine hears late of what they took
 AVERAGED = 8  # turns
+TOLD_AT_ONCE = 100.0  # signals of what begins: they are allowed so many at once, and as many a second
+TOLD_IN_ONE = 200  # jobs
 REST = 3.0  # times as long as a longer look took nothing is looked at again
 
 
 class Company:
     """The other workers, as one worker meets them.
 
-    `me` is what this worker tells of itself; `on_free` is called when its last slot filled, or the first came free.
+    `me` is what this worker tells of itself; `on_free` is called when its last slot filled, or the first came free;
+    `on_begun` with what begins now, and the ids of jobs that are given back and had not begun.
     """
 
-    def __init__(self, roster: Roster | None, me: Callable[[], Presence], on_free: Callable[[], object]) -> None:
+    def __init__(
+        self, roster: Roster | None, me: Callable[[], Presence], on_free: Callable[[], object],
+        on_begun: Callable[[Sequence[Told], Sequence[str]], object],
+    ) -> None:  # fmt: skip
         self._roster = roster
+        self._on_begun = on_begun
+        self._may_tell, self._counted_at = TOLD_AT_ONCE, 0.0
         self._me = me
         self._on_free = on_free
         self._contest = Contest()
@@ -51,6 +61,7 @@ class Company:
                 self._contest.clear()
             return None
         self._looked_at = now
+        self._contest.lose_sight(self._roster.foretold.heard_lately())
         return self._contest.begin(me, others, now, self._roster.turned, step=max(STEP, SLOW * self._took))
 
     def looked(self, claimed: int) -> None:
@@ -72,8 +83,34 @@ class Company:
 
     def waits(self) -> list[float]:
         """Seconds until the first of the jobs that were left to others may be taken."""
-        until = self._contest.until
-        return [] if until is None else [until - time.monotonic()]
+        now = time.monotonic()
+        foretold = None if self._roster is None else self._roster.foretold.until(now)
+        return [until - now for until in (self._contest.until, foretold) if until is not None]
+
+    def begins(self, claimed: Sequence[ClaimedJob], author: bytes, endings: Sequence[Ending]) -> None:
+        """Tells others what begins now, before it does: should this node die of it, they count the attempt."""
+        if self._roster is None or not self._roster.others:
+            return
+        back = [ending.job.job_id for ending in endings if ending.unstarted]
+        if not claimed and not back:
+            return
+        now = time.monotonic()
+        self._may_tell = min(TOLD_AT_ONCE, self._may_tell + (now - self._counted_at) * TOLD_AT_ONCE)
+        self._counted_at = now
+        if self._may_tell < 1:
+            return  # so many end at once that what they tell comes too late
+        self._may_tell -= 1
+        told = [Told(job.job_id, job.holder.generation, job.holder.claim, job.attempt, author) for job in claimed]
+        self._on_begun(told[:TOLD_IN_ONE], back[:TOLD_IN_ONE])
+
+    def taken(self) -> Mapping[str, tuple[int, int]]:
+        """The jobs that others have begun, as they told, with generation and number of the claim."""
+        return {} if self._roster is None else self._roster.foretold.taken(time.monotonic())
+
+    def written(self, job_ids: Collection[str]) -> None:
+        """Rows of these jobs have come from others."""
+        if self._roster is not None:
+            self._roster.foretold.written(job_ids)
 
     def reasons(self) -> dict[str, tuple[str, float]]:
         """Why jobs wait that were left to others, and until when (monotonic)."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p2pqueue.jobs.waiting import EXEC_TASK, Ability, Demand, lacking
+from p2pqueue.workers.foretold import Foretold
 
 TELL_EVERY = 10.0  # seconds between two presences of a device that has nothing new to tell
 GONE_AFTER = 30.0  # seconds: two may be lost
@@ -96,6 +97,7 @@ class Roster:
     others: bool
     behind: Callable[[float], bool] = lambda since: False
     turned: dict[str, float] = field(default_factory=dict)  # by device: when its last slot filled, or the first came free
+    foretold: Foretold = field(default_factory=Foretold)  # what they have begun, before their rows tell
     _heard: dict[str, tuple[Presence, float]] = field(default_factory=dict)
     _linked: float | None = None
     _met: bool = False  # some peer has told of itself

@@ -109,7 +109,7 @@ class _Scan:
         return seen
 
     def _consider(self, row: tuple[Any, ...]) -> None:
-        if row[0] in self._taker.skip:
+        if row[0] in self._taker.skip or self._is_foretold(row):
             return
         if len(self.claimed) >= self._free and not (row[20] and row[12] is None and self._limit(row) > 1):
             return  # a crash of the node would take with it all that is claimed ahead
@@ -132,6 +132,14 @@ class _Scan:
             self._take(row, shown=True)
         else:
             self._take(row)
+
+    def _is_foretold(self, row: tuple[Any, ...]) -> bool:
+        """Says whether another worker has told of a claim that this row knows nothing of yet."""
+        told = self._taker.foretold.get(row[0])
+        if told is None:
+            return False
+        state = JobState(row[15]) if row[20] else states_of(self._connection, (row[0],))[row[0]]
+        return told > (state.generation, state.claim)
 
     def _take_last(self) -> None:
         last, self._last = self._last, []

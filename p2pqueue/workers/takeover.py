@@ -13,21 +13,23 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import partial
 
 from p2pqueue.jobs import job as lattice
-from p2pqueue.jobs.job import Transition
+from p2pqueue.jobs.job import JobState, Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.replica.store import Store
-from p2pqueue.replica.writer import Writer
-from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS
+from p2pqueue.replica.writer import Put, Writer
+from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS, run_id
+from p2pqueue.workers.foretold import Foretold, Told
 from p2pqueue.workers.lease import LeaseWatch, Vigil, marks
 from p2pqueue.workers.presence import Roster
 from p2pqueue.workers.recovery import end_runs
 from p2pqueue.workers.states import states_of
 
 LOOKS = 8  # looks at the leases in the time after which one is stale
+DIED = f"{lattice.WORKER_LOST}: it died as the job began"
 
 _log = logging.getLogger(__name__)
 
@@ -86,10 +88,22 @@ class Takeover:
             self._gone -= {presence.device_id for presence in self._roster.live(now)}
         stale = {job_id: leases[job_id] for job_id in self._watch.stale(now)}
         left = {job_id: leases[job_id] for job_id, worker in workers.items() if worker in self._gone}
+        await self._count_foretold()
         taken = await self._store.write(partial(take_over, leases=stale | left, max_attempts=self._max_attempts)) if stale or left else []
         for job_id in taken:
             why = "its worker has left" if job_id in left else "its worker has been silent for too long"
             _log.warning("job %s: %s; taken over", job_id, why)
+
+    async def _count_foretold(self) -> None:
+        """Counts what devices that died had begun, as they told, and had no time to write."""
+        foretold = Foretold() if self._roster is None else self._roster.foretold
+        for device_id in self._gone:
+            told = foretold.of(device_id)
+            if told:
+                write = partial(count_foretold, device_id=device_id, told=told, max_attempts=self._max_attempts)
+                for job_id in await self._store.write(write):
+                    _log.warning("job %s: its worker died as it began; the attempt counts", job_id)
+                foretold.forget(device_id)
 
 
 def foreign_leases(connection: sqlite3.Connection, *, device_id: str) -> tuple[dict[str, Hashable], dict[str, str]]:
@@ -125,3 +139,37 @@ def take_over(writer: Writer, *, leases: Mapping[str, Hashable], max_attempts: M
             end_runs(writer, "id > ? AND id < ?", (f"{attempts}/", f"{attempts}0"), "its worker fell silent")
             taken.append(job_id)
     return taken
+
+
+def count_foretold(writer: Writer, *, device_id: str, told: Collection[Told], max_attempts: Mapping[str, int]) -> list[str]:
+    """Writes what a dead device had begun, and lost by its death, where no row tells of it. Gives the ids of the jobs."""
+    label = writer.connection.execute("SELECT label FROM devices WHERE id = ?", (device_id,)).fetchone()
+    worker = device_id, label[0] if label else None
+    query = "SELECT id, task, max_attempts, coalesce(held, 0) FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND live = 1"
+    rows = {row[0]: row[1:] for row in writer.connection.execute(query, (json.dumps([each.job_id for each in told]),))}
+    states = states_of(writer.connection, list(rows))
+    counted = []
+    for each in told:
+        state = states.get(each.job_id)
+        if state is None or state.status != "queued" or state.generation != each.generation or state.claim >= each.claim:
+            continue
+        task, limit, held = rows[each.job_id]
+        step = lattice.worker_lost(
+            _as_told(state, each, worker, writer.now), max_attempts=limit or max_attempts.get(task, DEFAULT_ATTEMPTS),
+            now=writer.now, held=bool(held),
+        )  # fmt: skip
+        if isinstance(step, Transition):
+            writer.put_known("jobs", "state", [put_state(each.job_id, step)])
+            name = run_id(each.job_id, each.generation, each.claim, each.author)
+            attempt = each.job_id, step.state.attempt, *worker, writer.now, writer.now, "lost", None, None, DIED
+            writer.put_many("runs", [Put(name, "run", (*attempt, None, None, None, None, None), generation=0)])
+            counted.append(each.job_id)
+    return counted
+
+
+def _as_told(state: JobState, told: Told, worker: tuple[str, str | None], now: int) -> JobState:
+    """The state that a job would have had; each claim spends one attempt at most."""
+    attempt = min(max(told.attempt, state.attempt + 1), state.attempt + told.claim - state.claim)
+    return JobState(
+        state.generation, "running", attempt, told.claim, *worker, now, None, None, None, state.error, state.checkpoint_stamp
+    )  # fmt: skip

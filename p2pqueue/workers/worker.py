@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import random
 from typing import Any
@@ -27,6 +27,7 @@ from p2pqueue.replica.writer import Writer
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker, is_suspect
 from p2pqueue.workers.company import Company
 from p2pqueue.workers.endings import ending_of
+from p2pqueue.workers.foretold import Told
 from p2pqueue.workers.inputs import Unreachable
 from p2pqueue.workers.live import Live
 from p2pqueue.workers.patience import Patience
@@ -73,6 +74,7 @@ class Worker:
     roster: Roster | None = None
     score: int = 0  # 0: by the number of cores
     on_free: Callable[[], object] = _nothing
+    on_begun: Callable[[Sequence[Told], Sequence[str]], object] = _nothing  # told before it begins
     on_progress: Callable[[str, int, float, str], object] = _nothing
     on_end: Callable[[str, str], object] = _nothing
     runs: dict[str, Run] = field(default_factory=dict)  # by job id
@@ -88,7 +90,7 @@ class Worker:
         self.score = self.score or SCORE_PER_CORE * (os.cpu_count() or 1)
         self._empty.set()
         self._patience = Patience()
-        self.company = Company(self.roster, self.presence, self.on_free)
+        self.company = Company(self.roster, self.presence, self.on_free, self.on_begun)
         self._turns = Turns(
             self.store, room=self._room, running=self.runs, taker=self._taker, done=self._take_in, rest=self._rest,
             waits=lambda: self._patience.waits() + self.company.waits(),
@@ -179,6 +181,7 @@ class Worker:
         here = [job_id for job_id in (self.runs if jobs is None else jobs) if job_id in self.runs]
         if here and self._group is not None:
             self._group.create_task(self._look(here))
+        self.company.written(jobs or ())
         if not seen and (jobs is None or jobs):
             self._turns.look()
 
@@ -189,7 +192,7 @@ class Worker:
         skip = frozenset([*self.runs, *self._patience.left_alone()])
         suspects = any(is_suspect(run.job.attempt, run.job.max_attempts, run.job.error) for run in self.runs.values())
         survey, free = self.company.survey(), max(0, self.slots - len(self.runs))
-        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, survey, free, suspects)
+        return Taker(self.device_id, self.label, self.ability, self._limits, skip, unrecorded, survey, free, suspects, self.company.taken())
 
     def _room(self) -> int:
         """How many jobs may be claimed."""
@@ -199,6 +202,7 @@ class Worker:
         return math.inf if self._suspended else self.company.rest()
 
     def _take_in(self, turn: Turn) -> None:
+        self.company.begins(turn.claimed, turn.author, turn.endings)
         if turn.claimed:
             self._empty.clear()
             self._unrecorded.set()

@@ -57,3 +57,25 @@ def test_devices_that_nobody_knows_take_no_memory_and_no_turn(hearsay: Hearsay, 
         hearsay.heard(hello(f"{number:032x}"), PEER)
     assert roster.live(time.monotonic()) == []
     assert looks == []
+
+
+@pytest.mark.parametrize(
+    ("source", "role", "kept"),
+    [
+        (LINKED, "worker", True),
+        (KNOWN, "member", False),  # passed on: whose death is not seen from here
+        (LINKED, "viewer", False),  # does no jobs
+    ],
+)
+def test_what_a_linked_worker_says_that_it_begins_is_kept(hearsay: Hearsay, roster: Roster, source: str, role: str, kept: bool) -> None:
+    peer = cast(LinkedPeer, SimpleNamespace(device_id=LINKED, role=role))
+    fields = {"jobs": [["job", 0, 1, 1, bytes(16)], ["rubbish"]]}
+    hearsay.heard(Signal("begun", source, os.urandom(8), fields), peer)
+    assert roster.foretold.taken(time.monotonic()) == ({"job": (0, 1)} if kept else {})
+
+
+def test_what_is_given_back_makes_a_look(hearsay: Hearsay, looks: list[str | None]) -> None:
+    for fields in ({"jobs": [["job", 0, 1, 1, bytes(16)]]}, {"back": ["other"]}, {"back": ["job"]}):
+        assert looks == []
+        hearsay.heard(Signal("begun", LINKED, os.urandom(8), fields), PEER)
+    assert looks == [None]

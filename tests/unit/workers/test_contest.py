@@ -44,6 +44,15 @@ def test_a_job_waits_from_when_it_was_seen_first_and_not_anew_at_each_look() -> 
     assert contest.until == 10.0 + STEP / 2 + STEP
 
 
+def test_a_job_that_another_began_is_a_new_sight_when_it_is_free_again() -> None:
+    contest = Contest()
+    see(contest, 10.0, "one", "two", others=[STRONG])
+    contest.lose_sight(["one", "other"])
+    found = see(contest, 10.0 + STEP, "one", "two", others=[STRONG])
+    assert isinstance(found["one"], Wait)
+    assert isinstance(found["two"], Go)
+
+
 def test_why_a_job_is_left_can_be_asked() -> None:
     contest = Contest()
     see(contest, 10.0, "one", others=[STRONG])
