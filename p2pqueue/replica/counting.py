@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 from p2pqueue.replica.inserting import Row
 from p2pqueue.replica.statements import Shape
@@ -61,6 +62,11 @@ def recount(connection: sqlite3.Connection, shape: Shape, before: Statuses, afte
 def insert_new(connection: sqlite3.Connection, shape: Shape, registers: tuple[str, ...], rows: Sequence[Row]) -> None:
     """Inserts rows that were not there before, with these registers, and counts them in."""
     add_all(connection, shape.name, shape.inserting.insert(connection, registers, rows))
+
+
+def insert_new_columns(connection: sqlite3.Connection, shape: Shape, registers: tuple[str, ...], columns: Sequence[Sequence[Any]]) -> None:
+    """As `insert_new`, for rows that are given column by column."""
+    add_all(connection, shape.name, shape.inserting.insert_columns(connection, registers, columns))
 
 
 def add_all(connection: sqlite3.Connection, table: str, counts: Mapping[str, int]) -> None:

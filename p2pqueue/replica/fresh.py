@@ -7,13 +7,13 @@ message into the statements. Whatever is odd about one write of a row sends the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.replica.batch import Batch
 from p2pqueue.replica.contest import is_plainly_signed
-from p2pqueue.replica.counting import insert_new
+from p2pqueue.replica.counting import insert_new, insert_new_columns
 from p2pqueue.replica.first_changes import Registers, insert_changes_of_rows
 from p2pqueue.replica.stamp import RETRY_BITS
 from p2pqueue.replica.statements import Parts, Shape
@@ -52,6 +52,9 @@ def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[NewRows, Sequence[W
     for registers, (rows, changes) in new.rows.items():
         insert_new(batch.connection, shape, registers, rows)
         insert_changes_of_rows(batch.connection, shape.name, new.named(registers), changes)
+    for registers, (columns, changes) in new.alike.items():
+        insert_new_columns(batch.connection, shape, registers, columns)
+        insert_changes_of_rows(batch.connection, shape.name, new.named(registers), changes)
     left = [write for write in writes if write[1] in known or write[1] in by_key] if new.taken < len(writes) else ()
     return new, left
 
@@ -62,6 +65,7 @@ class NewRows:
     def __init__(self, shape: Shape) -> None:
         self.keys: list[str] = []
         self.rows: dict[_Names, tuple[list[Sequence[Any]], list[Sequence[Any]]]] = {}  # what goes into the table, and into `changes`
+        self.alike: dict[_Names, tuple[list[Sequence[Any]], list[Sequence[Any]]]] = {}  # the same, into the table column by column
         self.taken = 0  # writes
         self.newest = 0  # the latest time among them
         self._shape = shape
@@ -73,30 +77,28 @@ class NewRows:
         plan = self._plan_of(names)
         if not plan or len(keys) < _MANY:
             return False
-        parts: list[Iterable[Any]] = []
+        columns: list[Sequence[Any]] = []
         changes: list[Iterable[Any]] = [keys]
         times: list[Iterable[int]] = [repeat(0)]
         for (width, kept, signed), writes in zip(plan, zip(*rows, strict=True), strict=True):
             _, _, _, stamps, seqs, values, bodies, signatures, checked = zip(*writes, strict=True)
-            generations, ranks, claims, hlcs, authors = zip(*stamps, strict=True)
+            generations, ranks, claims, hlcs, authors = together = tuple(zip(*stamps, strict=True))
             if set(map(len, values)) != {width} or max(generations) >= _SECOND_LIFE:
                 return False
             if not all(checked) if signed else {*bodies, *signatures} != {None}:
                 return False
-            parts += (values, map(kept, stamps))
+            columns += zip(*values, strict=True)
+            columns += kept(together)  # type: ignore[arg-type]
             times.append(map(abs, hlcs))
-            changes += (map(self._bound, authors), seqs, generations, ranks, claims, hlcs)
+            changes += (self._all_bound(authors), seqs, generations, ranks, claims, hlcs)
             if signed:
                 changes += (bodies, signatures, repeat(1))
         newest = list(map(max, *times))
         if not min(newest):
             return False
-        made = zip(keys, newest, zip(*parts, strict=True), strict=True)
         self._note(names, keys, newest)
-        self.rows[names] = (
-            [(key, time >> COUNTER_BITS, *chain.from_iterable(row)) for key, time, row in made],
-            list(zip(*changes)),  # noqa: B905  a repeated one has no end
-        )
+        moments = [time >> COUNTER_BITS for time in newest]
+        self.alike[names] = [keys, moments, *columns], list(zip(*changes))  # noqa: B905  a repeated one has no end
         return True
 
     def take(self, names: _Names, key: str, writes: Sequence[Write]) -> bool:
@@ -141,6 +143,9 @@ class NewRows:
 
     def _bound(self, author: bytes) -> bytearray:
         return self._authors.get(author) or self._authors.setdefault(author, bytearray(author))
+
+    def _all_bound(self, authors: Sequence[bytes]) -> Iterable[bytearray]:
+        return repeat(self._bound(authors[0])) if len(set(authors)) == 1 else map(self._bound, authors)
 
     def _plan_of(self, names: _Names) -> _Plan:
         plan = self._plans.get(names)

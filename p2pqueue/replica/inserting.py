@@ -7,9 +7,10 @@ that halves an insert. Many rows share a statement. The status that a row begins
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,7 +69,7 @@ class Inserting:
             if plan is None or plan.left(row) != plan.nothing:
                 plan = self._latest[registers] = self._plan(registers, row)
             given = plan.given(row)
-            status = self._status(connection, plan, given) if self._counted else None
+            status = self._status(connection, plan, plan.used(given)) if self._counted else None
             connection.execute(plan.text, given)
             return {} if status is None else {status: 1}
         counts: Counts = {}
@@ -84,15 +85,29 @@ class Inserting:
             given = plan.given(row)
             group.append(given)
             if self._counted:
-                status = self._status(connection, plan, given)
+                status = self._status(connection, plan, plan.used(given))
                 if status is not None:
                     counts[status] = counts.get(status, 0) + 1
         for like, parameters in groups.values():
             insert_together(connection, parameters, like.text, like.many)
         return counts
 
-    def _status(self, connection: sqlite3.Connection, plan: _Plan, given: Row) -> str | None:
-        used = plan.used(given)
+    def insert_columns(self, connection: sqlite3.Connection, registers: tuple[str, ...], columns: Sequence[Sequence[Any]]) -> Counts:
+        """As `insert` for rows that are given column by column: what is empty in some of them only is bound for all."""
+        empty = tuple([column[0] is None and column.count(None) == len(column) for column in columns])
+        plan = self._plan_of(registers, empty)
+        given = plan.given(columns)
+        counts: Counts = {}
+        if self._counted:
+            used = plan.used(given)
+            for values, number in Counter(zip(*used, strict=True) if used else repeat((), len(columns[0]))).items():
+                status = self._status(connection, plan, values)
+                if status is not None:
+                    counts[status] = counts.get(status, 0) + number
+        insert_together(connection, list(zip(*given, strict=True)), plan.text, plan.many)
+        return counts
+
+    def _status(self, connection: sqlite3.Connection, plan: _Plan, used: tuple[Any, ...]) -> str | None:
         known = plan.known
         if used not in known:
             if len(known) >= _MOST_STATUSES:
@@ -101,7 +116,9 @@ class Inserting:
         return known[used]
 
     def _plan(self, registers: tuple[str, ...], row: Row) -> _Plan:
-        empty = tuple([value is None for value in row])
+        return self._plan_of(registers, tuple([value is None for value in row]))
+
+    def _plan_of(self, registers: tuple[str, ...], empty: tuple[bool, ...]) -> _Plan:
         plan = self._plans.get((registers, empty))
         if plan is None:
             if len(self._plans) >= _MOST_PLANS:
