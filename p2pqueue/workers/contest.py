@@ -37,10 +37,11 @@ class Contest:
             self._active[device_id] = max(at, self._active.get(device_id, at))
         return Survey(self, me, others, now, step)
 
-    def lose_sight(self, job_ids: Iterable[str]) -> None:
-        """Others have begun these: should they be free again, everybody sees that for the first time, and waits its turn."""
-        for job_id in job_ids:
+    def lose_sight(self, begun: Mapping[str, tuple[str, float]]) -> None:
+        """Others have begun these jobs, at that time: should one be free again, it is seen for the first time, and waits its turn."""
+        for job_id, (device_id, at) in begun.items():
             self._seen.pop(job_id, None)
+            self._active[device_id] = max(at, self._active.get(device_id, at))
 
     def clear(self) -> None:
         """Forgets everything: there is nobody to leave anything to."""

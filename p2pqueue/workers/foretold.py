@@ -7,7 +7,7 @@ what peers told and the time go in. Times are seconds, monotonic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 HELD: Final = 5.0  # seconds for which a job is left to the one who told of it: until then its row has come, or its end is known
@@ -43,7 +43,7 @@ class Foretold:
     def __init__(self) -> None:
         self._told: dict[str, dict[str, tuple[Told, float]]] = {}  # by device and job, the oldest first
         self._open: dict[str, float] = {}  # jobs of which no row has come since, the oldest first
-        self._lately: dict[str, None] = {}
+        self._lately: dict[str, tuple[str, float]] = {}
 
     def heard(self, device_id: str, begun: Iterable[Told], back: Iterable[str], now: float) -> bool:
         """Takes in what a device begins, and which jobs it gives back that it had not begun; says whether any is free by that."""
@@ -54,7 +54,7 @@ class Foretold:
             self._open.pop(each.job_id, None)
             told[each.job_id] = each, now
             self._open[each.job_id] = now
-            self._lately[each.job_id] = None
+            self._lately[each.job_id] = device_id, now
         while told and (len(told) > MOST or now - next(iter(told.values()))[1] > HELD):
             del told[next(iter(told))]
         while self._open and (len(self._open) > MOST or now - next(iter(self._open.values())) > HELD):
@@ -69,8 +69,8 @@ class Foretold:
             for job_id in job_ids:
                 self._open.pop(job_id, None)
 
-    def heard_lately(self) -> Iterable[str]:
-        """The jobs that were told of since this was asked last."""
+    def heard_lately(self) -> Mapping[str, tuple[str, float]]:
+        """The jobs that were told of since this was asked last, by which device and when."""
         lately, self._lately = self._lately, {}
         return lately
 

@@ -47,10 +47,17 @@ def test_a_job_waits_from_when_it_was_seen_first_and_not_anew_at_each_look() -> 
 def test_a_job_that_another_began_is_a_new_sight_when_it_is_free_again() -> None:
     contest = Contest()
     see(contest, 10.0, "one", "two", others=[STRONG])
-    contest.lose_sight(["one", "other"])
-    found = see(contest, 10.0 + STEP, "one", "two", others=[STRONG])
+    contest.lose_sight({"one": (STRONG.device_id, 10.1), "other": (STRONG.device_id, 10.1)})
+    found = see(contest, 10.2 + STEP, "one", "two", others=[STRONG])
     assert isinstance(found["one"], Wait)
     assert isinstance(found["two"], Go)
+
+
+def test_who_tells_that_it_begins_something_is_at_work() -> None:
+    busy, contest = worker("b", 600, free=0), Contest()
+    see(contest, 10.0, *JOBS, others=[busy])
+    contest.lose_sight({JOBS[0]: (busy.device_id, 10.0 + BACKSTOP)})
+    assert all(isinstance(each, Wait) for each in see(contest, 10.1 + BACKSTOP, *JOBS[1:], others=[busy]).values())
 
 
 def test_why_a_job_is_left_can_be_asked() -> None:

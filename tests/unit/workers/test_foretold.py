@@ -51,8 +51,8 @@ def test_nobody_waits_for_a_job_whose_row_has_come_but_its_claim_is_still_known(
 def test_what_was_told_is_new_once() -> None:
     foretold = Foretold()
     foretold.heard(THERE, [FIRST], (), 10.0)
-    assert list(foretold.heard_lately()) == ["job"]
-    assert list(foretold.heard_lately()) == []
+    assert foretold.heard_lately() == {"job": (THERE, 10.0)}
+    assert foretold.heard_lately() == {}
 
 
 def test_what_is_given_back_is_free_at_once() -> None:
