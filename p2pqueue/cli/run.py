@@ -36,6 +36,7 @@ _SWITCHES = {  # what the flag does, where the setting's words say what both of 
     "network": "Link to no other device until `p2pqueue online`.",
     "discovery": "Don't look for other devices by mDNS.",
 }
+_SWITCH_AFTER = 0.0005  # seconds for which busy handlers in the loop keep the thread waiting that writes; Python's own are 5 ms
 _COLLECT_EVERY = 10_000  # objects left over between two searches for garbage in cycles; Python's own 700 suit small programs
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -137,6 +138,7 @@ async def _run(invocation: Invocation, node: Node, announce: Callable[[Ready], N
     started = True
     announce(ready)
     _collect_seldom()
+    sys.setswitchinterval(_SWITCH_AFTER)
     try:
         await _until_over(node, stop, burst=burst)
     finally:

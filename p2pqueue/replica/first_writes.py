@@ -1,6 +1,6 @@
 """How is a register written for the first time in many rows at once, where all of them get the same values?
 
-One statement does it for all rows of a batch, from their keys in JSON: running a statement for each of them, and binding
+One statement does it for all rows of a group, from their keys in JSON: running a statement for each of them, and binding
 what is the same again and again, takes twice as long. The writes share one time, as they are of different rows.
 
 The rows need not be read: a statement changes only those that still stand as expected. If one does not, nothing is
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,33 +25,43 @@ if TYPE_CHECKING:
     from p2pqueue.replica.writer import Writer
 
 
+class Group:
+    """Rows that are written together, each by the name that its values begin with."""
+
+    __slots__ = ("listed", "names")
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self.listed = json.dumps(names)
+
+
 class Named(NamedTuple):
-    """A value that begins with the name by which a row of the batch goes, and ends with this."""
+    """A value that begins with the name by which a row of the group goes, and ends with this."""
 
     ending: str = ""
 
 
 OWN: Final = Named("\0")  # the number that each row has for itself
 
-_BESIDES = 2  # parameters before the values: the batch in JSON, and the newest time
+_BESIDES = 2  # parameters before the values: the group in JSON, and the newest time
 _Wanted = tuple[str | None, ...]  # of each value how SQL gets it: bound, as NULL (None), from a name or from a number
 
 
 def put_first(
-    writer: Writer, table: str, register: str, keys: Sequence[str], values: Sequence[Any], *, generation: int, rank: int,
+    writer: Writer, table: str, register: str, group: Group, values: Sequence[Any], *, generation: int, rank: int,
     earliest: bool, before: str, after: str,
 ) -> bool:  # fmt: skip
     """Writes a register of rows that count as `before` and, by this, as `after`; says whether it did, in all of them.
 
-    The values go in declared order, with the types of their columns; the register is not signed. It does nothing at
-    all where one of the rows lives no more, is in another life than that of the `generation`, counts as something
-    else, or had the register written in this life.
+    They are named by their keys. The values go in declared order, with the types of their columns; the register is not
+    signed. It does nothing at all where one of the rows lives no more, is in another life than that of the
+    `generation`, counts as something else, or had the register written in this life.
     """
     shape, connection = writer.shapes[table], writer.connection
     hlc = tick(writer.hlc, writer.now)
     stamp = (generation, rank, 0, -hlc if earliest else hlc, writer.author)
     given = (*values, *shape.kept[register](stamp))
-    listed = json.dumps(keys)
+    keys, listed = group.names, group.listed
     bound = [value.ending if isinstance(value, Named) else value for value in given if value is not None]
     connection.execute("SAVEPOINT first")
     try:
@@ -71,21 +81,23 @@ def put_first(
     return written
 
 
-def make_alike(writer: Writer, table: str, register: str, rows: Mapping[str, float], key: Named, values: Sequence[Any]) -> None:
-    """Makes new rows with their creating register; `rows` are the names by which they go, and the number that is each one's `OWN`.
+def make_alike(
+    writer: Writer, table: str, register: str, group: Group, own: Sequence[float], *, key: Named, values: Sequence[Any]
+) -> None:  # fmt: skip
+    """Makes new rows with their creating register; `own` are the numbers that stand for `OWN` in their values, one for each row.
 
-    Their keys, made of their names, are ones that no row has had. The register is not signed, and the rows of the table
-    are not counted.
+    Their keys are ones that no row has had. The register is not signed, and the rows of the table are not counted.
     """
     shape, connection = writer.shapes[table], writer.connection
     writer.hlc = hlc = tick(writer.hlc, writer.now)
     stamp = (0, 0, 0, hlc, writer.author)
     given = (*values, *shape.kept[register](stamp))
     bound = [value.ending if isinstance(value, Named) else value for value in given if value is not None and value is not OWN]
-    connection.execute(_insert(shape, register, _wanted(given)), (json.dumps(rows), hlc >> COUNTER_BITS, *bound, key.ending))
-    insert_alike_changes(connection, table, register, json.dumps(list(rows)), stamp, writer.seq + 1, ending=key.ending)
-    writer.seq += len(rows)
-    writer.note(table, [name + key.ending for name in rows])
+    rows = json.dumps(dict(zip(group.names, own, strict=True)))
+    connection.execute(_insert(shape, register, _wanted(given)), (rows, hlc >> COUNTER_BITS, *bound, key.ending))
+    insert_alike_changes(connection, table, register, group.listed, stamp, writer.seq + 1, ending=key.ending)
+    writer.seq += len(group.names)
+    writer.note(table, [name + key.ending for name in group.names])
 
 
 def _wanted(values: Sequence[Any]) -> _Wanted:

@@ -14,7 +14,7 @@ from typing import Any
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Holder, JobState, Refused, Transition
 from p2pqueue.jobs.ledger import put_state
-from p2pqueue.replica.first_writes import OWN, Named, make_alike, put_first
+from p2pqueue.replica.first_writes import OWN, Group, Named, make_alike, put_first
 from p2pqueue.replica.writer import Put, Writer
 from p2pqueue.workers import begun
 from p2pqueue.workers.claimed import CRASHED, ClaimedJob, Ending, How, Taker
@@ -115,18 +115,17 @@ def _succeed_first(writer: Writer, endings: Sequence[Ending]) -> bool:
     if step is None:
         return False
     state, run = step.state, Named(first.job.run_id(first.author).removeprefix(first.job.job_id))
-    keys = [ending.job.job_id for ending in endings]
+    group = Group([ending.job.job_id for ending in endings])
     values = (*state[1:RESULT_ID], run, *state[RESULT_ID + 1 :])
     stamp: dict[str, Any] = {"generation": state.generation, "rank": state.rank, "earliest": True}
-    if not put_first(writer, "jobs", "state", keys, values, **stamp, before="queued", after=state.status):
+    if not put_first(writer, "jobs", "state", group, values, **stamp, before="queued", after=state.status):
         return False
     if len({(ending.result, ending.output_manifest) for ending in endings}) == 1:
-        rows = {key: _duration(ending, now) for key, ending in zip(keys, endings, strict=True)}
-        alike = _ended_run(first, step, worker, now)
-        make_alike(writer, "runs", "run", rows, run, (Named(), *alike[1:DURATION], OWN, *alike[DURATION + 1 :]))
+        alike, took = _ended_run(first, step, worker, now), [_duration(ending, now) for ending in endings]
+        make_alike(writer, "runs", "run", group, took, key=run, values=(Named(), *alike[1:DURATION], OWN, *alike[DURATION + 1 :]))
     else:
         runs = [_ended_run(ending, step, worker, now) for ending in endings]
-        writer.make("runs", "run", runs, ids=[key + run.ending for key in keys])
+        writer.make("runs", "run", runs, ids=[name + run.ending for name in group.names])
     return True
 
 
