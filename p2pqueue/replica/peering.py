@@ -37,7 +37,7 @@ from p2pqueue.replica.effects import (
     State,
     Taken,
 )
-from p2pqueue.replica.messages import MAX_MARKS, MAX_WRITES, Refusal, RowId, write_size
+from p2pqueue.replica.messages import MAX_MARKS, MAX_MENDED, Refusal, RowId, write_size
 from p2pqueue.replica.recheck import recheck
 from p2pqueue.replica.replica import Merged, Refused, Replica
 from p2pqueue.replica.spans import Span, Spans
@@ -87,7 +87,7 @@ class Peering:
             case ReadBucket():
                 return replica.read(lambda connection: self._bucket(connection, request))
             case ReadGreater():
-                return tuple(replica.read(lambda connection: greater_writes(connection, replica.shapes, request.writes))[:MAX_WRITES])
+                return tuple(replica.read(lambda connection: greater_writes(connection, replica.shapes, request.writes))[:MAX_MENDED])
 
     def observe(self, request: Observe) -> Observed | None:
         """Answers by reading alone; None where something must be written, so that `answer` has to."""
@@ -190,7 +190,7 @@ class Peering:
 
     def _bucket(self, connection: sqlite3.Connection, request: ReadBucket) -> BucketPage:
         table, number = request.bucket
-        writes, resume = bucket_writes(connection, self.replica.shapes, table, number, after=request.after, limit=MAX_WRITES)
+        writes, resume = bucket_writes(connection, self.replica.shapes, table, number, after=request.after, limit=MAX_MENDED)
         return BucketPage(tuple(writes), resume)
 
 

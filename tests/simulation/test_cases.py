@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from p2pqueue.jobs.tables import JOBS, RUNS
-from p2pqueue.replica.messages import MAX_BYTES, Message, Writes
+from p2pqueue.replica.messages import MAX_BYTES, MAX_WRITES, Message, Writes
 from p2pqueue.replica.offering import WINDOW
 from p2pqueue.replica.retention import prune
 from p2pqueue.replica.tables import Column, Register
@@ -200,7 +200,7 @@ def test_live_rows_come_before_a_dead_history_and_a_cut_costs_little() -> None:
     link.close()
     stage.sync("A", "B", seconds=20.0)
     assert stage.are_equal("A", "B")
-    assert traffic.writes <= total + 2 * WINDOW * 200
+    assert traffic.writes <= total + 2 * WINDOW * MAX_WRITES
     assert all(sum(len(write.body or b"") for write in message.writes) <= MAX_BYTES for message in traffic.messages)
 
 

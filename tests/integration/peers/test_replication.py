@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from p2pqueue.replica.messages import Heads, Writes
+from p2pqueue.replica.messages import MAX_WRITES, Heads, Writes
 from p2pqueue.replica.offering import WINDOW
 from tests.integration.peers.lan import Lan, Weather
 
@@ -76,7 +76,7 @@ async def test_a_new_device_gets_thousands_of_jobs_page_by_page_the_newest_first
     end = lan.link(old, new)
     await lan.wait_until_equal(old, new)
     messages = [message for message in end.sent if isinstance(message, Writes)]
-    assert max(len(message.writes) for message in messages) <= 200
+    assert max(len(message.writes) for message in messages) <= MAX_WRITES
     sent = [write.key for message in messages for write in message.writes if write.table == "jobs" and write.register == "spec"]
     assert sent == sorted(made, reverse=True)
     assert end.most_under_way <= (WINDOW + 1) * 64 * 1024

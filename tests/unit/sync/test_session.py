@@ -146,13 +146,13 @@ def test_a_round_is_served_by_writes_and_then_done() -> None:
 
 def test_no_more_than_the_window_is_unacknowledged_and_done_comes_last() -> None:
     side = Side()
-    effects = side.answer(only(side.serve(), ReadUnsent), page([write(seq, size=40_000) for seq in range(12, 0, -1)]))
+    effects = side.answer(only(side.serve(), ReadUnsent), page([write(seq, size=80_000) for seq in range(WINDOW + 4, 0, -1)]))
     sent = some(effects, Writes)
     assert [message.index for message in sent] == list(range(1, WINDOW + 1))
     assert not some(effects, Done)
     effects = side.hear(Ack(RoundId(PEER, 1), Spans([(1, 4)])))
-    assert [message.index for message in some(effects, Writes)] == [9, 10, 11, 12]
-    assert only(effects, Done).count == 12
+    assert [message.index for message in some(effects, Writes)] == list(range(WINDOW + 1, WINDOW + 5))
+    assert only(effects, Done).count == WINDOW + 4
 
 
 def test_a_message_keeps_within_its_limits_unless_it_is_one_larger_write() -> None:
