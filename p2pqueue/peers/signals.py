@@ -139,11 +139,14 @@ class Signals:
         if signal.source != peer.device_id and not neighbour.relays:
             neighbour.dropped["not its to pass on"] += 1
             return
-        if signal.source == self.device_id or not self._is_new(signal):
+        if signal.source == self.device_id:
             return
-        if signal.kind == "hello" and signal.source == peer.device_id:
+        is_new, introduces = self._is_new(signal), signal.kind == "hello" and signal.source == peer.device_id
+        if not is_new and not introduces:  # what others passed on before its own link was up may have been told of a stranger
+            return
+        if introduces:
             neighbour.links, neighbour.links_at = frozenset(signal.fields.get("links", ())), self._now()
-        if self._relays:
+        if self._relays and is_new:
             self._relay(signal, data, by=peer)
         if signal.is_known:
             self._on_signal(signal, peer)

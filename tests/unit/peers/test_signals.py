@@ -155,6 +155,17 @@ def test_hello_is_said_when_a_link_comes_up_and_every_ten_seconds() -> None:
     assert signals.due == 2 * HELLO_EVERY
 
 
+def test_a_hello_is_heard_from_its_device_itself_though_another_passed_it_on_before() -> None:
+    """Whoever was told of a stranger lets it go, and would wait ten seconds for the next."""
+    air = Air("ab ac bc")
+    (host, receiver), hello = (air.hosts["a"], air.hosts["c"]), Signal("hello", device("a"), bytes(8), {"label": "a"}).pack()
+    for by, times in (("b", 1), ("a", 2), ("b", 2)):
+        receiver.signals.received(receiver.peers[by], hello)
+        assert [signal.source for signal in receiver.heard] == [host.device_id] * times
+    air.run()
+    assert len(air.passed) <= 1  # it goes on once
+
+
 def test_after_a_link_is_gone_hello_is_due_at_once() -> None:
     air = Air(mesh("abc"))
     host = air.hosts["a"]
