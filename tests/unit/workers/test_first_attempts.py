@@ -130,3 +130,17 @@ def test_first_attempts_that_were_claimed_at_several_times_end_together() -> Non
     desk.settle(*map(desk.ending, [*late, *early]))
     claimed = [desk.row(job.job_id).claimed_at for job in (*early, *late)]
     assert claimed == [early[0].claimed_at, early[0].claimed_at + 1000]
+
+
+def test_ends_that_are_written_together_have_numbers_of_their_own() -> None:
+    desk = Desk()
+    for _ in range(30):
+        desk.enqueue()
+    jobs = desk.settle(slots=30)
+    desk.settle(*map(desk.ending, jobs))
+    writes = everything(desk.replica)
+    numbers = sorted(write.seq for write in writes if write.stamp.author == desk.replica.author)
+    assert len(numbers) == len(set(numbers))
+    assert numbers[-60:] == list(range(numbers[-1] - 59, numbers[-1] + 1))
+    ends = {(write.table, write.key) for write in writes if write.seq in numbers[-60:]}
+    assert ends == {("jobs", job.job_id) for job in jobs} | {("runs", job.run_id(desk.replica.author)) for job in jobs}
