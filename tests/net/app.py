@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 import time
+from pathlib import Path
 
 from p2pqueue import File, Queue, current_job
 
@@ -48,3 +51,34 @@ def make(size: int) -> File:
             file.write(bytes(1_000_000))
         file.write(bytes(size % 1_000_000))
     return File(path)
+
+
+@queue.task(max_attempts=5)
+def noted(note: str, seconds: float = 0.0, later: float | None = None) -> str:
+    """As `slow`, or until a file NOTE.go is there; notes when it starts and ends, and gives the name of the device that ran it."""
+    begun, gate = time.monotonic(), Path(f"{note}.go")
+    seconds = later if later is not None and current_job().attempt > 1 else seconds
+    _note(note, "starts")
+    while (passed := time.monotonic() - begun) < seconds and not gate.exists():
+        current_job().set_progress(passed / seconds, "waiting")
+        time.sleep(0.05)
+    _note(note, "ends")
+    return _device()
+
+
+@queue.task(max_attempts=2)
+def kill_node(note: str, after: float = 0.0) -> None:
+    """Notes that it starts, and kills the node that runs it."""
+    _note(note, "starts")
+    time.sleep(after)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(30)
+
+
+def _note(note: str, word: str) -> None:
+    with Path(note).open("a") as file:
+        file.write(f"{_device()} {word}\n")
+
+
+def _device() -> str:
+    return Path(os.environ["P2PQUEUE_HOME"]).name

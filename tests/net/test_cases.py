@@ -234,3 +234,71 @@ def test_a_home_that_was_put_back_to_an_older_copy_loses_nothing(space: Space, t
     assert h1.job(after[0])["status"] == "cancelled"
     h2("cancel", before[0])
     until(lambda: h1.job(before[0])["status"] == "cancelled", within=10 * pace(), what="what it writes now counts")
+
+
+@soak
+def test_a_home_whose_database_was_deleted_gets_its_rows_back_and_its_new_ones_count(space: Space) -> None:
+    """R05: the keys are left; its numbers begin again at one, where others know of many."""
+    h1, h2 = devices = space(2)
+    for device in devices:
+        device.run_node(None, "--no-work")
+    linked(devices, within=15 * pace())
+    before = [h2("enqueue", "echo", f"text={number}", "--delay", "9h")["id"] for number in range(6)]
+    h2("cancel", before[0])
+    equal(devices, within=15 * pace())
+    h2.kill(signal.SIGTERM)
+    alone = [h2("enqueue", "echo", "text=lost", "--delay", "9h")["id"]]  # nobody else has it
+    for file in h2.home.glob("replica.sqlite*"):
+        file.unlink()
+    h2("list", check=1)  # it says that the database is gone
+    h2("init")
+    assert h2.jobs() == []
+    after = [h2("enqueue", "echo", f"text={number}", "--delay", "9h")["id"] for number in range(6, 9)]
+    h2("pause", after[0])
+    h2.run_node(None, "--no-work")
+    linked(devices, within=15 * pace())
+    equal(devices, within=20 * pace())
+    assert {job["id"] for job in h1.jobs()} == {*before, *after}
+    assert not {job["id"] for job in h1.jobs()} & {*alone}
+    assert (h1.job(after[0])["status"], h2.job(before[0])["status"]) == ("paused", "cancelled")
+    h2("cancel", before[1])
+    h1("cancel", after[1])
+    for device, job_id in ((h1, before[1]), (h2, after[1])):
+        until(partial(is_cancelled, device, job_id), within=10 * pace(), what="what either writes now counts")
+    equal(devices, within=15 * pace())
+
+
+@soak
+def test_two_devices_of_one_label_find_one_another_and_are_told_apart_by_their_keys(lan: Lan, tmp_path: Path) -> None:
+    """N05: the host's name is the same as well; one is killed and back at once."""
+    first, second = devices = [Device(lan.add(f"h{number}"), tmp_path / f"home{number}") for number in (1, 2)]
+    first("init", "--label", "desk", "--space", "net")
+    first.let_in(second, "desk")
+    keys = [ready["device"] for ready in (first.run_node(None, "--no-work"), second.run_node())]
+    assert keys[0] != keys[1]
+
+    def meet() -> None:
+        for device, other in zip(devices, reversed(keys), strict=True):
+            until(partial(sees, device, other), within=20 * pace(), what=f"it is linked to {other[:8]}\n{networking(device)}")
+
+    meet()
+    work = "noted", f"note={tmp_path / 'note'}", "--wait", "--wait-timeout", "30"
+    assert (first("enqueue", *work)["result"], second("enqueue", *work)["result"]) == ("home2", "home2")
+    second.kill(signal.SIGKILL)
+    assert second.run_node()["device"] == keys[1]
+    meet()
+    assert first("enqueue", *work)["result"] == "home2"
+    first("devices", "rename", "desk", "attic", check=2)  # which of the two?
+    first("devices", "rename", keys[1], "attic")
+    for device in devices:
+        until(lambda device=device: device.online() == {"desk", "attic"}, within=15 * pace(), what="one has a new name")  # type: ignore[misc]
+    equal(devices, within=15 * pace())
+
+
+def is_cancelled(device: Device, job_id: str) -> bool:
+    return bool(device.job(job_id)["status"] == "cancelled")
+
+
+def sees(device: Device, key: str) -> bool:
+    """Says whether a node is linked to the device of that key."""
+    return key in {each["device"] for each in networking(device)["peers"]}
