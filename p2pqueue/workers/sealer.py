@@ -136,10 +136,11 @@ def bundle(shelf: Shelf, files: list[NewFile]) -> str:
     return shelf.bundle({file.parameter: file.capability or "" for file in files})
 
 
+# CROSS: by inputs_unsealed; SQLite would read all jobs that wait.
 _UNSEALED = f"""SELECT job_id, parameter, name, size, path, capability, mtime_ns FROM inputs WHERE job_id IN (
-    SELECT DISTINCT job_id FROM inputs JOIN jobs ON jobs.id = job_id
+    SELECT DISTINCT job_id FROM inputs CROSS JOIN jobs ON jobs.id = job_id
     WHERE capability IS NULL AND parameter <> '' AND live = 1 AND status IN ('queued', 'running', 'paused')
-    AND job_id NOT IN (SELECT value FROM json_each(?)) LIMIT {TOGETHER}) ORDER BY job_id"""  # inputs_unsealed
+    AND job_id NOT IN (SELECT value FROM json_each(?)) LIMIT {TOGETHER}) ORDER BY job_id"""
 
 
 def find_unsealed(connection: sqlite3.Connection, leave: Sequence[str] = ()) -> list[Unsealed]:
