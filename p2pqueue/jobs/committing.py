@@ -99,10 +99,7 @@ class Commits:
             self._commit(batch)
         finally:
             _answer(batch)
-            try:
-                self._replica.carry_out_many()  # beside what those do next who were answered
-            finally:
-                self._hand_over()
+            self._hand_over()
 
     def _hand_over(self) -> None:
         with self._lock:
@@ -126,21 +123,11 @@ class Commits:
         made: T = value
         return made
 
-    def _defer_all(self, batch: list[_Change[Any]]) -> bool:
-        """Defers all changes together, where each may be; says whether it did."""
-        if not all(isinstance(change.fn, Alike) and change.fn.defer for change in batch):
-            return False
-        deferred = [change.fn.defer(change.fn.item) for change in batch]  # type: ignore[attr-defined]  # all are alike
-        self._replica.defer(*(change for change, _ in deferred))
-        for change, (_, value) in zip(batch, deferred, strict=True):
-            change.succeed(value)
-        return True
-
     def _commit(self, batch: list[_Change[Any]]) -> None:
         try:
             if len(batch) == 1:
                 batch[0].succeed(self._make(batch[0].fn))
-            elif batch and not self._defer_all(batch):
+            elif batch:
                 groups = list(_alike(batch))
                 made = self._replica.write_many([_together(group) for group in groups])
                 for group, done in zip(groups, made, strict=True):

@@ -89,27 +89,21 @@ class Database:
             self.log.checkpoint_if_due()
         return result
 
-    def defer(self, *changes: bytes) -> None:
-        """Makes changes durable that are carried out before anything else is read or written, here or elsewhere.
+    def defer(self, change: bytes) -> None:
+        """Makes a change durable that is carried out before anything else is read or written, here or elsewhere.
 
         It is the cheapest way to write: for changes that need to see nothing, on a replica opened with `carry_out`.
         Whoever defers much calls `carry_out_many` after it.
         """
         self._lock.acquire()
         try:
-            if len(changes) == 1:
-                self._ending(deferring.INSERT, changes)
-            else:
-                self._cursor.execute("BEGIN IMMEDIATE")
-                self._cursor.executemany(deferring.INSERT, zip(changes))
-                self._ending("COMMIT")
+            self._ending(deferring.INSERT, (change,))
         except BaseException as error:
             self._undo(error)
             raise
         self._lock.release()
-        before = self._deferred
-        self._deferred = before + len(changes)
-        if self._deferred // _LOOK_EVERY > before // _LOOK_EVERY:
+        self._deferred += 1
+        if self._deferred % _LOOK_EVERY == 0:
             self.log.checkpoint_if_due()
 
     def carry_out_many(self) -> None:

@@ -1,6 +1,6 @@
 """How do bodies that are written together share one signature?
 
-Making an Ed25519 signature and checking it are the dearest steps on a job's way in and to its peers, so up to 64
+Making an Ed25519 signature and checking it are the dearest steps on a job's way in and to its peers, so up to 16
 bodies of one commit are signed at once: they are the leaves of a Merkle tree, and its root bears the signature. Each
 body keeps that signature and its own way to the root, so that it is checked, stored and passed on by itself. Leaves
 and nodes are hashed apart as in RFC 6962, and nodes by their level; a hash is 16 bytes of BLAKE3. Pure.
@@ -17,10 +17,10 @@ from blake3 import blake3
 
 from p2pqueue.identity.certificate import verify
 
-MOST = 64  # bodies under one signature
+MOST = 16  # bodies under one signature: more would save little, and each would bear a longer way
 SIGNATURE_SIZE = 64  # bytes of an Ed25519 signature
 
-_LEVELS = 6  # of a tree of 64 leaves, above these
+_LEVELS = 4  # of a tree of 16 leaves, above these
 _HASH = 16  # bytes
 _LEAF = b"\x00"  # stands before a leaf that is hashed
 _NODES = [bytes((level,)) for level in range(1, _LEVELS + 1)]  # stands before the two halves of a node, by its level
@@ -34,7 +34,7 @@ _Way = tuple[int, bytes]  # a node's place on its level, and what it is joined w
 
 
 def sign_together(bodies: Sequence[bytes], sign: Sign) -> list[bytes]:
-    """The signature of each body; `sign` makes one for every 64 of them."""
+    """The signature of each body; `sign` makes one for every 16 of them."""
     signatures: list[bytes] = []
     for start in range(0, len(bodies), MOST):
         some = bodies[start : start + MOST]

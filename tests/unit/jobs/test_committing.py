@@ -36,8 +36,8 @@ class SlowReplica:
         self._commit(len(fns))
         return [self._alone(fn) for fn in fns]
 
-    def defer(self, *changes: bytes) -> None:
-        self._commit(-len(changes))
+    def defer(self, change: bytes) -> None:
+        self._commit(-1)
 
     def carry_out_many(self) -> None:
         pass
@@ -248,17 +248,22 @@ def test_a_loop_that_was_closed_meanwhile_stops_nobody() -> None:
     commits.close()
 
 
-async def test_coroutines_whose_changes_may_be_deferred_defer_them_together() -> None:
-    replica = SlowReplica()
+async def test_of_many_that_may_be_deferred_the_first_is_and_those_that_come_meanwhile_are_made_together() -> None:
+    replica = SlowReplica(open_gate=False)
     commits = Commits(cast(Replica, replica), after=lambda: None)
 
-    def plain(number: int) -> Alike[int]:
-        return Alike(number, lambda writer, items: list(items), defer=lambda item: (b"%d" % item, item))
+    def together(writer: Any, items: Sequence[int]) -> list[int]:
+        return list(items)
 
-    assert await asyncio.gather(*(commits.arun(plain(number)) for number in range(30))) == list(range(30))
-    assert sum(replica.batches) == -30
-    assert len(replica.batches) < 30
-    replica.batches.clear()
-    mixed = await asyncio.gather(*(commits.arun(plain(number)) for number in range(9)), commits.arun(give(9)))
-    assert mixed == list(range(10))
+    def plain(number: int) -> Alike[int]:
+        return Alike(number, together, defer=lambda item: (b"%d" % item, item))
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(commits.arun(plain(0)))]
+        assert await asyncio.to_thread(replica.entered.wait, 30)
+        tasks += [group.create_task(commits.arun(plain(number))) for number in range(1, 30)]
+        await asyncio.sleep(0)
+        replica.gate.set()
+    assert [task.result() for task in tasks] == list(range(30))
+    assert replica.batches == [-1, 1]
     commits.close()
