@@ -22,6 +22,8 @@ from typing import Any
 from p2pqueue.errors import WorldError
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import load
+from p2pqueue.jobs import ledger
+from p2pqueue.jobs.ledger import NewJob
 from p2pqueue.jobs.opening import open_store
 from p2pqueue.peers.linked import Topic
 from p2pqueue.peers.replication import Replication
@@ -31,7 +33,7 @@ from p2pqueue.replica.writer import Put, Writer
 BATCH = 1_000  # jobs in a transaction
 LOOK_EVERY = 0.02  # seconds between two looks at the database, for what is timed to the end
 BUFFER = 256 * 1024  # bytes that wait to be sent, as on the control channel
-SPEC = ("default", "echo", b"\x81\xa1x\x01", *(None,) * 11, "owner", "device", 1, b"\x80")
+JOB = NewJob("echo", b"\x81\xa1x\x01", title="title", priority=1, owner="owner")
 QUEUED = ("queued", 0, 0, *(None,) * 8)
 
 
@@ -211,11 +213,9 @@ class Device:
 
 
 def make_jobs(writer: Writer, count: int) -> list[str]:
-    """New jobs with three registers: what they are, their title, their state."""
-    made = [writer.new_id() for _ in range(count)]
-    writer.put_many(
-        "jobs", [put for job in made for put in (Put(job, "spec", SPEC), Put(job, "tune", ("title", 1)), Put(job, "state", QUEUED))]
-    )
+    """New jobs as `enqueue_many` makes them, with three registers: what they are, their title, their state."""
+    made = [job.id for job in ledger.enqueue_many(writer, [JOB] * count)]
+    writer.put_many("jobs", [Put(job, "state", QUEUED) for job in made])
     return made
 
 

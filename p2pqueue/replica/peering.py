@@ -42,8 +42,11 @@ from p2pqueue.replica.recheck import recheck
 from p2pqueue.replica.replica import Merged, Refused, Replica
 from p2pqueue.replica.spans import Span, Spans
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.together import whole_rows
 from p2pqueue.replica.write import Head, Write
 
+_MANY = 64  # writes from which on they are sent row by row
+_REGISTERS = 3  # of a row, mostly: so many writes go along with the newest of a row
 VERIFY_BATCH = 250  # signatures checked in one transaction: 10 ms
 Place = tuple[bytes, int]  # an author and a number
 NOT_RELAYED = "a device of this role may not relay"
@@ -118,14 +121,14 @@ class Peering:
             heads = {author: head for author, head in heads.items() if author in only}
         if not reading.is_anything_unsent(connection, request.counted, request.held):  # as nearly always
             return Page((), (), "nothing", heads, _falls(connection))
-        rows, left = reading.unsent(connection, above=request.counted, not_held=request.held, limit=request.limit + 1, only=only)
+        rows, left, is_more = _unsent_rows(connection, request, only, request.limit // _REGISTERS + 1)
         writes = reading.with_values(connection, shapes, rows, unread=True)
         aside = request.limit + 1 - len(writes)
         writes += reading.unsent_aside(connection, above=request.counted, not_held=request.held, limit=aside, only=only)
         sizes = _within(writes[: request.limit], request.max_bytes)
         kept, unkept = writes[: len(sizes)], writes[len(sizes) :]
-        rest: Literal["nothing", "more", "not ours to relay"] = "more" if unkept else "nothing"
-        if not unkept and only is not None:
+        rest: Literal["nothing", "more", "not ours to relay"] = "more" if unkept or is_more else "nothing"
+        if rest == "nothing" and only is not None:
             others = set(reading.authors(connection)) - only
             if reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=1, only=others):
                 rest = "not ours to relay"
@@ -207,6 +210,25 @@ def _marks(connection: sqlite3.Connection, author: bytes, held: Spans) -> dict[i
         if len(marks) == MAX_MARKS:
             break
     return marks
+
+
+def _unsent_rows(
+    connection: sqlite3.Connection, request: ReadUnsent, only: set[bytes] | None, limit: int
+) -> tuple[list[reading.Row], dict[bytes, list[int]], bool]:
+    """The rows of `changes` to send next, the numbers that were met and left for later, and whether others surely follow.
+
+    They are those of the newest writes, so many of which are looked at.
+    """
+    counted, held, most = request.counted, request.held, request.limit
+    rows, left = reading.unsent(connection, above=counted, not_held=held, limit=limit, only=only)
+    if len(rows) < _MANY and (limit > most or len(rows) < limit):
+        return rows, left, False
+    taken, later = whole_rows(connection, rows, above=counted, not_held=held, limit=most, only=only)
+    if len(rows) == limit <= most and len(taken) <= most // 2:  # their rows have fewer registers than most
+        return _unsent_rows(connection, request, only, most + 1)
+    for author, numbers in later.items():
+        left.setdefault(author, []).extend(numbers)
+    return taken, left, bool(later) or len(rows) == limit
 
 
 def _covered(
