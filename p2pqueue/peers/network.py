@@ -113,9 +113,9 @@ class Network:
                 raise WorldError(self.trouble or "This device is offline; `p2pqueue online` begins its networking again")
             async with aclosing(self._links.invitations.asked(fields)) as events:
                 async for event in events:
-                    yield event
                     if "joined" in event:
-                        await self._read_members()
+                        await self._read_members()  # before it is told: whoever hears it may leave, and then there must be a reason to stay
+                    yield event
         finally:
             self._inviting -= 1
             self._wake.set()  # nothing may be left to listen for
