@@ -37,7 +37,7 @@ _SWITCHES = {  # what the flag does, where the setting's words say what both of 
     "discovery": "Don't look for other devices by mDNS.",
 }
 _SWITCH_AFTER = 0.0005  # seconds for which busy handlers in the loop keep the thread waiting that writes; Python's own are 5 ms
-_COLLECT_EVERY = 10_000  # objects left over between two searches for garbage in cycles; Python's own 700 suit small programs
+_COLLECT_EVERY = 2_000  # objects left over between two searches for garbage in cycles, which may be large; Python's own are 700
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 

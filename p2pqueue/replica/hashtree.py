@@ -30,7 +30,7 @@ _SIZES = {SIGNATURE_SIZE + 1 + _HASH * levels: 1 << levels for levels in range(1
 _TREES_KEPT = 16
 
 Sign = Callable[[bytes], bytes]
-_Way = tuple[int, bytes]  # a node's place on its level, and what it is joined with from there on
+_Way = tuple[int, int, bytes]  # a node's level, its place there, and what it is joined with from there on
 
 
 def sign_together(bodies: Sequence[bytes], sign: Sign) -> list[bytes]:
@@ -86,15 +86,15 @@ class Trees:
         known = self._known.get(key + made)
         node = blake3(_LEAF + body).digest(_HASH)
         met: dict[bytes, _Way] = {}
-        for level in (*_NODES[: len(way) // _HASH], None):
-            if known is not None and known.get(node) == (place, way):
+        for level in range(len(way) // _HASH + 1):
+            if known is not None and known.get(node) == (level, place, way):
                 known.update(met)
                 return True
-            met[node] = (place, way)
-            if level is not None:
+            met[node] = (level, place, way)
+            if way:
                 beside, way = way[:_HASH], way[_HASH:]
-                met[beside] = (place ^ 1, node + way)
-                node = blake3(level + (beside + node if place & 1 else node + beside)).digest(_HASH)
+                met[beside] = (level, place ^ 1, node + way)
+                node = blake3(_NODES[level] + (beside + node if place & 1 else node + beside)).digest(_HASH)
                 place >>= 1
         if not verify(key, _ROOT + node, made):
             return False

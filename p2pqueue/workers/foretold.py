@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 HELD: Final = 5.0  # seconds for which a job is left to the one who told of it: until then its row has come, or its end is known
+KNOWN: Final = 30.0  # seconds for which it is known that this was told already
 MOST: Final = 1_000  # jobs of one device
 AUTHOR: Final = 16  # bytes of an author's id
 
@@ -50,12 +51,14 @@ class Foretold:
         told = self._told.setdefault(device_id, {})
         given_back = [told.pop(job_id, None) for job_id in back]
         for each in begun:
+            if told.get(each.job_id, (None,))[0] == each:  # saying it again holds the job no longer
+                continue
             told.pop(each.job_id, None)
             self._open.pop(each.job_id, None)
             told[each.job_id] = each, now
             self._open[each.job_id] = now
             self._lately[each.job_id] = device_id, now
-        while told and (len(told) > MOST or now - next(iter(told.values()))[1] > HELD):
+        while told and (len(told) > MOST or now - next(iter(told.values()))[1] > KNOWN):
             del told[next(iter(told))]
         while self._open and (len(self._open) > MOST or now - next(iter(self._open.values())) > HELD):
             del self._open[next(iter(self._open))]

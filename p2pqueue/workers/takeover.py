@@ -28,6 +28,7 @@ from p2pqueue.workers.presence import Roster
 from p2pqueue.workers.recovery import end_runs
 from p2pqueue.workers.states import states_of
 
+UNSEEN = 8  # claims of one job of which no row may have come; whoever tells of more is not believed
 LOOKS = 8  # looks at the leases in the time after which one is stale
 DIED = f"{lattice.WORKER_LOST}: it died as the job began"
 
@@ -151,7 +152,9 @@ def count_foretold(writer: Writer, *, device_id: str, told: Collection[Told], ma
     counted = []
     for each in told:
         state = states.get(each.job_id)
-        if state is None or state.status != "queued" or state.generation != each.generation or state.claim >= each.claim:
+        if state is None or state.status != "queued" or state.generation != each.generation:
+            continue
+        if not state.claim < each.claim <= state.claim + UNSEEN:
             continue
         task, limit, held = rows[each.job_id]
         step = lattice.worker_lost(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 from nacl.signing import SigningKey, VerifyKey
@@ -88,3 +89,16 @@ def test_a_node_of_a_tree_is_no_body_of_it() -> None:
     second = sign_together(bodies, sign)[1][SIGNATURE_SIZE + 1 :][:16]
     forged = second + way[:16]
     assert not Trees().holds(PUBLIC, forged, made + b"\x00" + way[16:])
+
+
+def test_whether_a_body_holds_does_not_depend_on_what_was_checked_before() -> None:
+    """A signer may build a tree by hand, with the hash of one body where a node of a higher level belongs."""
+    first, second, beside = b"first", b"second", b"x" * 16
+    leaf, high = (blake3(b"\x00" + body).digest(16) for body in (first, second))
+    node = blake3(b"\x01" + leaf + beside).digest(16)
+    made = sign(b"p2pqueue tree\x01" + blake3(b"\x02" + node + high).digest(16))
+    of_first, of_second = made + b"\x00" + beside + high, made + b"\x01" + node
+    trees = Trees()
+    assert trees.holds(PUBLIC, first, of_first)
+    assert not trees.holds(PUBLIC, second, of_second)
+    assert not Trees().holds(PUBLIC, second, of_second)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from p2pqueue.workers.claimed import ClaimedJob
-from p2pqueue.workers.foretold import HELD, MOST, Foretold, Told, read_told
+from p2pqueue.workers.foretold import HELD, KNOWN, MOST, Foretold, Told, read_told
 from p2pqueue.workers.settle import settle
 from p2pqueue.workers.takeover import count_foretold
 from tests.unit.jobs.desk import Desk
@@ -77,7 +77,7 @@ def test_what_a_device_tells_takes_little_memory() -> None:
     for number in range(3 * MOST):
         foretold.heard(THERE, [FIRST._replace(job_id=str(number))], (), 10.0)
     assert len(foretold.taken(10.0)) == MOST
-    foretold.heard(THERE, [FIRST], (), 11.0 + HELD)
+    foretold.heard(THERE, [FIRST], (), 11.0 + KNOWN)
     assert foretold.of(THERE) == [FIRST]
 
 
@@ -147,3 +147,18 @@ def test_a_paused_job_and_one_that_is_not_here_are_left_as_they_are(desk: Desk) 
     desk.hold(job_id)
     assert die(desk, FIRST._replace(job_id=job_id), FIRST) == []
     assert desk.status(job_id) == "paused"
+
+
+def test_saying_it_again_and_again_keeps_a_job_from_others_no_longer() -> None:
+    foretold = Foretold()
+    blocked = 0
+    for second in range(30):
+        foretold.heard(THERE, [FIRST], (), float(second))
+        blocked += "job" in foretold.taken(float(second))
+    assert blocked <= HELD + 1
+
+
+def test_a_claim_far_ahead_of_what_is_known_of_a_job_spends_nothing(desk: Desk) -> None:
+    job_id = desk.enqueue()
+    assert die(desk, Told(job_id, 0, 1 << 39, 1 << 39, AUTHOR)) == []
+    assert (desk.status(job_id), desk.row(job_id).attempt) == ("queued", 0)
