@@ -33,6 +33,9 @@ class Waiting:
     timeout: float | None
 
 
+_NO_FILES = frozenset({"str", "int", "float", "bool"})  # annotations of parameters that a file can't be
+
+
 @click.command(
     "enqueue",
     cls=Command,
@@ -219,6 +222,7 @@ def _stdin(limit: int) -> str:
 
 def _files(given: tuple[str, ...], args: dict[str, Any], parameters: Iterable[Mapping[str, Any]], *, copy: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    plain = {each["name"]: each["annotation"] for each in parameters if each.get("annotation") in _NO_FILES}
     for text in given:
         name, equals, path = text.partition("=")
         if not equals or not name or not path:
@@ -227,6 +231,8 @@ def _files(given: tuple[str, ...], args: dict[str, Any], parameters: Iterable[Ma
             raise click.UsageError(f"-f takes NAME=PATH, and {text!r} is none{hint}.")
         if name in found or name in args:
             raise click.UsageError(f"{name} is given twice.")
+        if name in plain:
+            raise click.UsageError(f"{name} is of the type {plain[name]}, and takes no file; write {name}=VALUE.")
         from p2pqueue.payload.file import File
 
         found[name] = File(path, copy=copy)

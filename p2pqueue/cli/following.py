@@ -203,14 +203,25 @@ def _print_log(invocation: Invocation, run: RunRow) -> None:
 
 
 def _follow_log(invocation: Invocation, job_id: str) -> None:
+    from p2pqueue.identity.keys import load
+
+    own = load(invocation.home).device_id
     positions: dict[str, int] = {}
+    elsewhere: set[str] = set()
     while True:
         row, runs = _runs(invocation, job_id)
         for run in runs[-1:] if not positions else runs:
             path = _log_path(invocation.home, run)
             if path.exists():
                 positions[run.id] = _copy(path, positions.get(run.id, 0))
+            elif run.worker_id != own and run.id not in elsewhere:
+                elsewhere.add(run.id)
+                where = plain(run.worker_label or "another device")
+                invocation.say(f"the log of attempt {run.attempt} is on {where}, which makes it: `p2pqueue logs -f` there shows it")
         if row.ended:
+            for run in runs:
+                if run.id in elsewhere and run.log_tail:
+                    _write(run.log_tail.encode())
             return
         time.sleep(LOOK_AGAIN)
 

@@ -79,7 +79,7 @@ async def _serve(invocation: Invocation, origin: Origin, token: str, listen: str
         bound = runner.addresses[0]
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         url = f"http://{token}@{shown}:{bound[1]}"
-        click.echo(json.dumps({"schema": 1, "ready": True, "url": url}) if invocation.json else f"ready: {url}")
+        click.echo(json.dumps({"schema": 1, "ready": True, "url": url}) if invocation.json else url)
         await stop.wait()
     finally:
         await runner.cleanup()

@@ -87,3 +87,14 @@ def test_tasks_of_linked_devices_are_listed_with_the_devices_that_have_them(p2p:
             own = {task["name"]: task for task in other("tasks", "--json").json["tasks"]}
             assert (own["echo"]["running"], own["echo"]["devices"]) == (True, [{"id": device, "label": "worker"}])
     assert p2p("tasks", "--json").json["tasks"] == []
+
+
+def test_following_a_log_says_where_it_is_when_another_device_runs_the_job(p2p: CommandLine) -> None:
+    other = CommandLine(p2p.home.parent / "other", p2p.environment)
+    with invited(p2p) as invitation:
+        other("join", invitation.code, "--peer", invitation.address, "--label", "worker")
+        invitation.ended()
+    with p2p.node(*NET, "--no-work", app=None) as node, other.node(*NET, "--peer", address(node)):
+        job = p2p("enqueue", "echo", "text=hello").id
+        told = p2p("logs", "-f", job)
+    assert (told.out, "is on worker, which makes it" in told.err) == ("", True)
