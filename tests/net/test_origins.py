@@ -22,7 +22,7 @@ class Nas(Device):
         """Starts the origin; gives its URL as others reach it."""
         self.node = self.host.start(*PROGRAM, "origin", "--listen", "0.0.0.0:7434", *flags, env=self.environment, stdout=-1, text=True)
         assert self.node.stdout is not None
-        return str(self.node.stdout.readline().split()[1]).replace("0.0.0.0", self.host.address)
+        return str(self.node.stdout.readline().strip()).replace("0.0.0.0", self.host.address)
 
 
 def trouble(device: Device) -> str:

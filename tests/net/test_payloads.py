@@ -91,7 +91,7 @@ def test_an_origin_that_is_down_or_refuses_is_told_in_words_and_tried_again(spac
         process = nas.host.start(*PROGRAM, "origin", "--listen", "0.0.0.0:7434", env=nas.environment, stdout=-1, text=True)
         assert process.stdout is not None
         nas.node = process
-        return str(process.stdout.readline().split()[1]).replace("0.0.0.0", nas.host.address)
+        return str(process.stdout.readline().strip()).replace("0.0.0.0", nas.host.address)
 
     url = origin()
     nas.kill()

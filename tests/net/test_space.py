@@ -104,7 +104,7 @@ def test_a_third_device_gets_from_the_origin_what_its_only_holder_has_taken_away
     origin = Device(h1.host.lan.add("nas"), tmp_path / "nas")
     process = origin.host.start(*PROGRAM, "origin", "--listen", "0.0.0.0:7434", env=origin.environment, stdout=-1, text=True)
     assert process.stdout is not None
-    url = process.stdout.readline().split()[1].replace("0.0.0.0", origin.host.address)
+    url = process.stdout.readline().strip().replace("0.0.0.0", origin.host.address)
     for device in (h1, h2):
         device.environment["P2PQUEUE_ORIGIN"] = url
     wanted = random_file(tmp_path / "large.bin", 70 * MB)
