@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from p2pqueue.jobs.rows import JobRow
 
 _LONGEST_RESULT = 200  # characters of a result that `--wait` tells
+_NO_FILES = frozenset({"str", "int", "float", "bool"})  # annotations of parameters that a file can't be
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,6 @@ class Waiting:
 
     wanted: bool
     timeout: float | None
-
-
-_NO_FILES = frozenset({"str", "int", "float", "bool"})  # annotations of parameters that a file can't be
 
 
 @click.command(

@@ -79,9 +79,13 @@ class Foretold:
 
     def taken(self, now: float) -> dict[str, tuple[int, int]]:
         """The jobs that others have begun, with generation and number of the claim: they are free again where their row tells of it."""
-        return {
-            each.job_id: (each.generation, each.claim) for told in self._told.values() for each, at in told.values() if now - at <= HELD
-        }
+        found: dict[str, tuple[int, int]] = {}
+        for told in self._told.values():
+            for each, at in reversed(told.values()):
+                if now - at > HELD:
+                    break
+                found[each.job_id] = each.generation, each.claim
+        return found
 
     def until(self, now: float) -> float | None:
         """When those may be taken all the same of which no row has come."""
