@@ -161,13 +161,13 @@ def _tell_result(invocation: Invocation, row: JobRow) -> None:
 def warn_of_workers(invocation: Invocation, task: str, *, needs: frozenset[str] = frozenset()) -> None:
     """Warns of a task that nobody is known to have, and where no running node could do the job."""
     from p2pqueue.jobs import local
-    from p2pqueue.jobs.waiting import EXEC_TASK, Demand, lacking
+    from p2pqueue.jobs.waiting import EXEC_TASK, Demand, lacking, nobody, refusal
 
     running = node_pid(invocation.home) is not None
     with reading(invocation.home) as connection:
         names = local.task_names(connection)
         here = local.ability(connection) if running else None
-        around = local.others(connection)[0].values() if running else ()
+        around = list(local.others(connection)[0].values()) if running else []
     demand = Demand(task, needs, None, True)
     if any(each.takes and lacking(demand, each) is None for each in around):
         return
@@ -175,9 +175,9 @@ def warn_of_workers(invocation: Invocation, task: str, *, needs: frozenset[str] 
     if task != EXEC_TASK and task not in known:
         invocation.warn(f"{_unheard_of(task, known)}; the job waits for one that has it, and fails after a day")
         return
-    why = lacking(demand, here) if here is not None else None
-    if why is not None:
-        invocation.warn(f"the job waits: {plain(why)}")
+    why = refusal(demand, here) if here is not None else None
+    if here is not None and why is not None:
+        invocation.warn(f"the job waits: {plain(nobody(why, demand, here, around))}")
 
 
 def _unheard_of(task: str, known: Iterable[str]) -> str:

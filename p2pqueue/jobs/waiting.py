@@ -5,7 +5,7 @@ are named tuples for the reason told in `rows`.
 """
 
 import json
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -39,6 +39,7 @@ class Demand(NamedTuple):
 
 
 EXEC_TASK = "exec"
+_NAMED = 3  # devices that one reason names
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_000  # milliseconds: the years 1 to 9999
 
 
@@ -66,16 +67,50 @@ def unfit(demand: Demand, ability: Ability) -> str | None:
 
 def lacking(demand: Demand, ability: Ability) -> str | None:
     """What this worker lacks for the job, whatever its input: the task, the leave to run programs, or a tag."""
-    if demand.task == EXEC_TASK or demand.task in ability.exec_tasks:
-        if not ability.allow_exec:
-            return f"{ability.label} runs no programs: start its node with --allow-exec"
-    elif demand.task not in ability.tasks:
+    if _is_barred(demand, ability):
+        return _barred([ability.label])
+    if not _is_program(demand, ability) and demand.task not in ability.tasks:
         return f"no running node here has the task {demand.task!r}"
     missing = (demand.needs | ability.needs_by_task.get(demand.task, frozenset())) - ability.tags
     missing = frozenset(need for need in missing if need not in ability.programs)
     if missing:
         return f"{ability.label} lacks {', '.join(sorted(missing))}"
     return None
+
+
+def refusal(demand: Demand, ability: Ability) -> str | None:
+    """Why this worker doesn't take the job, whatever its input: it takes none, or lacks something."""
+    return lacking(demand, ability) if ability.takes else ability.trouble or f"{ability.label} takes no jobs"
+
+
+def nobody(own: str, demand: Demand, ability: Ability, others: Collection[Ability]) -> str:
+    """Why no device that is linked can run the job: what keeps this one (`own`), and what the others lack that have the task."""
+    them = sorted(others, key=lambda each: each.label)
+    barred = [each.label for each in them if _is_barred(demand, each)]
+    asked = [each for each in them if demand.task in each.tasks and not _is_barred(demand, each)]
+    told = [lack for each in asked if (lack := lacking(demand, each)) is not None][:_NAMED]
+    if them and not barred and not told:
+        return f"{own}, and no other device that is linked can take it"
+    if ability.takes and _is_barred(demand, ability):
+        barred.insert(0, ability.label)
+    else:
+        told.insert(0, own)
+    return ", and ".join([*told, _barred(barred)] if barred else told)
+
+
+def _is_program(demand: Demand, ability: Ability) -> bool:
+    return demand.task == EXEC_TASK or demand.task in ability.exec_tasks
+
+
+def _is_barred(demand: Demand, ability: Ability) -> bool:
+    return _is_program(demand, ability) and not ability.allow_exec
+
+
+def _barred(labels: Sequence[str]) -> str:
+    if len(labels) == 1:
+        return f"{labels[0]} runs no programs: start its node with --allow-exec"
+    named = [*labels[:_NAMED], f"{len(labels) - _NAMED} more"] if len(labels) > _NAMED else labels
+    return f"{', '.join(named[:-1])} and {named[-1]} run no programs: start one of their nodes with --allow-exec"
 
 
 def _too_large(demand: Demand, ability: Ability) -> str | None:
@@ -119,7 +154,7 @@ def reason(
         unknown = situation.demand.task != EXEC_TASK and known_tasks and situation.demand.task not in known_tasks
         also = f", and none has had the task {situation.demand.task!r}" if unknown else ""
         return f"no node runs here{also}: start one with `p2pqueue run`"
-    own = unfit(situation.demand, ability) if ability.takes else ability.trouble or f"{ability.label} takes no jobs"
+    own = unfit(situation.demand, ability) if ability.takes else refusal(situation.demand, ability)
     return _elsewhere(own, situation, ability, others) if own else situation.problem or left or "waiting for a free slot"
 
 
@@ -132,15 +167,16 @@ def _elsewhere(own: str, situation: Situation, ability: Ability, others: Mapping
         here = f"too large for {ability.label}" if ability.takes and lacks is None and _too_large(demand, ability) else own
         if ability.takes and demand.task not in ability.tasks and lacks is not None and demand.task != EXEC_TASK:
             here = f"{ability.label} has no task {demand.task!r}"
+        if ability.takes and _is_barred(demand, ability):
+            here = f"{ability.label} runs no programs"
         return f"{here}, waiting for {' or '.join(sorted(each.label for each in fit))}"
     if ability.takes and lacks is None and not _too_large(demand, ability):
         source = others.get(situation.source or "")
         return f"its input is on {source.label if source else 'another device'}, which has not shared it yet"
-    if not others:
-        return own
-    if demand.task != EXEC_TASK and demand.task not in ability.tasks and not any(demand.task in each.tasks for each in others.values()):
+    has = demand.task == EXEC_TASK or demand.task in ability.tasks or any(demand.task in each.tasks for each in others.values())
+    if others and not has:
         return f"no device that is linked has the task {demand.task!r}"
-    return f"{own}, and no other device that is linked can take it"
+    return nobody(own, demand, ability, others.values())
 
 
 def _seen_by(device: str, situation: Situation) -> Demand:

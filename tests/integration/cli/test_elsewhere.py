@@ -98,3 +98,16 @@ def test_following_a_log_says_where_it_is_when_another_device_runs_the_job(p2p: 
         job = p2p("enqueue", "echo", "text=hello").id
         told = p2p("logs", "-f", job)
     assert (told.out, "is on worker, which makes it" in told.err) == ("", True)
+
+
+def test_who_enqueues_a_program_hears_which_device_would_have_to_allow_it(p2p: CommandLine) -> None:
+    other = CommandLine(p2p.home.parent / "other", p2p.environment)
+    with invited(p2p) as invitation:
+        other("join", invitation.code, "--peer", invitation.address, "--label", "worker")
+        invitation.ended()
+    with p2p.node(*NET, "--no-work", app=None) as node:
+        assert p2p("exec", "--", "true").err == "warning: the job waits: box takes no jobs\n"
+        with other.node(*NET, "--peer", address(node)):
+            why = "box takes no jobs, and worker runs no programs: start its node with --allow-exec"
+            wait_until(lambda: p2p("exec", "--", "true").err == f"warning: the job waits: {why}\n")
+            assert {job["why"] for job in p2p("list", "--json").json["jobs"]} == {why}
