@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "list": ("looking", "List jobs."),
         "show": ("showing", "Show one job, its attempts and why it waits."),
         "watch": ("following", "Follow jobs until they end."),
-        "logs": ("following", "Print what a job wrote."),
+        "logs": ("logs", "Print what a job wrote."),
         "result": ("result", "Print a job's result, or save its file."),
         "cancel": ("acting", "Cancel jobs."),
         "pause": ("acting", "Pause jobs."),

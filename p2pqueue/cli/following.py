@@ -1,11 +1,10 @@
-"""How do people follow a job: its progress, its log?"""
+"""How do people follow a job: how far it is, and how it ends?"""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,11 +16,7 @@ from p2pqueue.cli.opening import node_pid, reading
 from p2pqueue.cli.output import plain
 
 if TYPE_CHECKING:
-    from p2pqueue.home import Home
-    from p2pqueue.jobs.rows import JobRow, RunRow
-
-LOOK_AGAIN = 0.1  # seconds between two looks at a log that grows
-BLOCK = 1 << 16  # bytes of a log read at a time
+    from p2pqueue.jobs.rows import JobRow
 
 
 @click.command(
@@ -145,109 +140,6 @@ def _line(row: JobRow, why: str | None) -> str:
     tail = row.error if row.status == "failed" else row.phase if row.status == "running" and row.phase != "Queued" and not why else why
     where = f" on {row.worker_label}" if row.worker_label and row.status == "running" else ""
     return f"{row.id[:13]}  {row.status:<9}  {output.bar(row.progress)}  {name}{plain(where)}  {plain(tail or '')}".rstrip()
-
-
-@click.command(
-    "logs",
-    cls=Command,
-    help="Print what a job's handler wrote: its log, stdout and stderr, of the last attempt unless said.",
-    examples="""
-    p2pqueue logs 0199a1b2-c3d4
-    p2pqueue logs -f 0199a1b2-c3d4
-    p2pqueue logs --attempt 1 0199a1b2-c3d4
-    """,
-)
-@click.argument("job", shell_complete=complete_job)
-@click.option("-f", "--follow", is_flag=True, help="Go on printing until the job has ended, over all attempts.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="The log of this attempt, by its # in `show`.")
-@pass_invocation
-def logs_command(invocation: Invocation, job: str, follow: bool, attempt: int | None) -> None:
-    """Prints a job's log."""
-    row, runs = _runs(invocation, job)
-    if attempt is not None:
-        if attempt > len(runs):
-            had = quantities.counted(len(runs), "attempt")
-            raise edge.Refusal(f"job {row.id} has had {had}, and no attempt #{attempt}", edge.NOT_FOUND)
-        runs = [runs[attempt - 1]]
-    if not runs and not follow:
-        invocation.say(f"job {row.id} is {row.status} and has not run yet")
-        return
-    if not follow:
-        _print_log(invocation, runs[-1])
-        return
-    _follow_log(invocation, row.id)
-
-
-def _runs(invocation: Invocation, job: str) -> tuple[JobRow, list[RunRow]]:
-    from p2pqueue.jobs import rows
-
-    with reading(invocation.home) as connection:
-        row = rows.find(connection, job)
-        return row, rows.runs_of(connection, row.id)
-
-
-def _print_log(invocation: Invocation, run: RunRow) -> None:
-    from p2pqueue.identity.keys import load
-
-    path = _log_path(invocation.home, run)
-    if path.exists():
-        _copy(path, 0)
-    elif run.log_tail:
-        invocation.say(f"the whole log is on {plain(run.worker_label or 'another device')}; this is its end")
-        _write(run.log_tail.encode())
-    elif run.worker_id != load(invocation.home).device_id:
-        where = plain(run.worker_label or "another device")
-        invocation.say(f"the log of this attempt is on {where}, which ran it: `p2pqueue logs` there shows it")
-    else:
-        invocation.say("this attempt wrote nothing that is kept here")
-
-
-def _follow_log(invocation: Invocation, job_id: str) -> None:
-    from p2pqueue.identity.keys import load
-
-    own = load(invocation.home).device_id
-    positions: dict[str, int] = {}
-    elsewhere: set[str] = set()
-    while True:
-        row, runs = _runs(invocation, job_id)
-        for run in runs[-1:] if not positions else runs:
-            path = _log_path(invocation.home, run)
-            if path.exists():
-                positions[run.id] = _copy(path, positions.get(run.id, 0))
-            elif run.worker_id != own and run.id not in elsewhere:
-                elsewhere.add(run.id)
-                where = plain(run.worker_label or "another device")
-                invocation.say(f"the log of attempt {run.attempt} is on {where}, which makes it: `p2pqueue logs -f` there shows it")
-        if row.ended:
-            for run in runs:
-                if run.id in elsewhere and run.log_tail:
-                    _write(run.log_tail.encode())
-            return
-        time.sleep(LOOK_AGAIN)
-
-
-def _log_path(home: Home, run: RunRow) -> Path:
-    return home.log_file(*run.log_key)
-
-
-def _copy(path: Path, position: int) -> int:
-    """Prints a file from a position on; the position reached."""
-    with open(path, "rb") as file:
-        file.seek(position)
-        while block := file.read(BLOCK):
-            _write(block)
-            position += len(block)
-    sys.stdout.flush()
-    return position
-
-
-def _write(block: bytes) -> None:
-    if sys.stdout.isatty():
-        # On a terminal a log may not move the cursor or rename the window; a pipe gets the bytes as they are.
-        text = block.decode(errors="backslashreplace").replace("\r\n", "\n").replace("\r", "\n")
-        sys.stdout.write(plain(text, lines=True))
-    else:
-        sys.stdout.buffer.write(block)
 
 
 def lasting(seconds: float | None) -> float | None:

@@ -97,7 +97,10 @@ def test_following_a_log_says_where_it_is_when_another_device_runs_the_job(p2p: 
     with p2p.node(*NET, "--no-work", app=None) as node, other.node(*NET, "--peer", address(node)):
         job = p2p("enqueue", "echo", "text=hello").id
         told = p2p("logs", "-f", job)
+        (document,) = (json.loads(line) for line in p2p("logs", "-f", job, "--json").out.splitlines())
+        assert p2p("logs", job, "--json").json == document
     assert (told.out, "is on worker, which makes it" in told.err) == ("", True)
+    assert (document["worker_label"], document["log"], document["whole"]) == ("worker", None, False)
 
 
 def test_who_enqueues_a_program_hears_which_device_would_have_to_allow_it(p2p: CommandLine) -> None:

@@ -10,7 +10,7 @@ from tests.integration.cli.conftest import CommandLine, RunningNode
 
 Worked = tuple[CommandLine, RunningNode]
 COMMANDS = [
-    ["list"], ["show", "JOB"], ["watch", "JOB"], ["result", "JOB"], ["enqueue", "echo"], ["enqueue", "echo", "--wait"],
+    ["list"], ["show", "JOB"], ["watch", "JOB"], ["logs", "JOB"], ["result", "JOB"], ["enqueue", "echo"], ["enqueue", "echo", "--wait"],
     ["exec", "--", "true"],
     ["tasks"], ["status"], ["devices"], ["doctor"], ["config", "get"], ["config", "path"], ["config", "set", "score", "0"],
     ["config", "unset", "score"], ["devices", "rename", "box", "box"], ["retry", "JOB"], ["cancel", "--all", "--dry-run"],

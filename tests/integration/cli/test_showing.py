@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 from p2pqueue.cli.quantities import counted
 from tests.integration.cli.conftest import CommandLine, RunningNode
@@ -45,3 +47,40 @@ def test_the_error_of_a_job_that_waits_for_its_next_attempt_is_called_the_last(w
 
 def test_one_of_something_is_counted_without_an_s() -> None:
     assert [counted(number, "task") for number in (0, 1, 2)] == ["0 tasks", "1 task", "2 tasks"]
+
+
+def test_a_log_is_printed_as_one_object_or_followed_as_one_for_each_piece(worked: Worked) -> None:
+    p2p, _ = worked
+    job_id = p2p("enqueue", "sleep", "seconds=0.5").id
+    followed = [json.loads(line) for line in p2p("logs", "-f", "--json", job_id).out.splitlines()]
+    assert "".join(each["log"] for each in followed) == "sleeping in attempt 1\n"
+    whole = {"schema": 1, "id": job_id, "run": 1, "attempt": 1, "worker_label": "box", "log": "sleeping in attempt 1\n", "whole": True}
+    assert p2p("logs", "--json", job_id).json == whole
+    assert followed[0] == whole
+    waiting = p2p("enqueue", "sleep", "--delay", "1h").id
+    nothing = dict.fromkeys(("run", "attempt", "worker_label", "log"))
+    assert p2p("logs", "--json", waiting).json == {"schema": 1, "id": waiting, "whole": False} | nothing
+    p2p("cancel", waiting)
+
+
+def test_a_log_is_followed_in_whole_lines_as_objects(p2p: CommandLine, tmp_path: Path) -> None:
+    app = tmp_path / "dots.py"
+    app.write_text("""
+import time
+from p2pqueue import Queue
+
+queue = Queue("dots")
+
+@queue.task
+def dots() -> None:
+    for _ in range(5):
+        print("é", end="", flush=True)
+        time.sleep(0.15)
+    print("!", flush=True)
+    print("end", end="")
+""")
+    with p2p.node(app=app):
+        job_id = p2p("enqueue", "dots").id
+        pieces = [json.loads(line)["log"] for line in p2p("logs", "-f", "--json", job_id).out.splitlines()]
+    assert "".join(pieces) == "ééééé!\nend"
+    assert pieces[0].startswith("ééééé!\n")
