@@ -84,11 +84,20 @@ def test_a_file_that_is_not_there_makes_no_job_and_exits_3(p2p: CommandLine, tmp
     assert p2p("list", "--json").json["jobs"] == []
 
 
-def test_a_file_for_a_parameter_that_is_text_or_a_number_is_refused(p2p: CommandLine, tmp_path: Path) -> None:
+def test_a_file_for_a_parameter_that_is_text_a_number_or_a_switch_is_refused(p2p: CommandLine, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
     source.write_text("hello")
-    with p2p.node():
-        for task, parameter, kind in (("echo", "text", "str"), ("add", "a", "int")):
-            told = p2p("enqueue", task, "-f", f"{parameter}={source}", check=2).err
+    app = tmp_path / "plain.py"
+    app.write_text("""
+from p2pqueue import Queue
+
+queue = Queue("plain")
+
+@queue.task
+def plain(text: str, count: int, part: float, on: bool) -> None: ...
+""")
+    with p2p.node(app=app):
+        for parameter, kind in (("text", "str"), ("count", "int"), ("part", "float"), ("on", "bool")):
+            told = p2p("enqueue", "plain", "-f", f"{parameter}={source}", check=2).err
             assert f"{parameter} is of the type {kind}, and takes no file" in told
     assert p2p("list", "--json").json["jobs"] == []
