@@ -21,7 +21,8 @@ def load_settings(home: Home, overrides: Mapping[str, object] | None = None) -> 
     Raises `ConfigError` for an unknown name or a value of the wrong kind, saying where it stands.
     """
     given = {name: value for name, value in (overrides or {}).items() if value is not None}
-    in_file = {name: find_setting(name).parse(raw, where=f"{home.config_file}: {name}") for name, raw in _read(home).items()}
+    file = home.config_file
+    in_file = {name: find_setting(name, where=file).parse(raw, where=f"{file}: {name}") for name, raw in _read(home).items()}
     in_environment = {s.name: s.parse(os.environ[s.variable], where=s.variable) for s in TABLE if os.environ.get(s.variable)}
     named = {find_setting(name).name: find_setting(name).parse(raw, where=find_setting(name).flag) for name, raw in given.items()}
     return merged(in_file, in_environment, named)
@@ -39,7 +40,7 @@ def set_setting(home: Home, name: str, raw: object) -> Value:
     value = setting.parse(raw)
     before = _read(home)
     wanted = before | {setting.name: list(value) if isinstance(value, tuple) else value}
-    merged({key: find_setting(key).parse(other) for key, other in wanted.items()})
+    merged({key: find_setting(key, where=home.config_file).parse(other) for key, other in wanted.items()})
     check_owner(home.path)
     make_private_dir(home.path)
     write_private(home.config_file, _changed(_text(home), setting, value, wanted).encode())
@@ -53,7 +54,7 @@ def unset_setting(home: Home, name: str) -> bool:
     if setting.name not in before:
         return False
     wanted = {key: value for key, value in before.items() if key != setting.name}
-    merged({key: find_setting(key).parse(other) for key, other in wanted.items()})
+    merged({key: find_setting(key, where=home.config_file).parse(other) for key, other in wanted.items()})
     check_owner(home.path)
     write_private(home.config_file, _without(_text(home), setting, wanted).encode())
     return True

@@ -156,13 +156,13 @@ def parse_size(raw: object) -> int:
     return int(_finite(float(match[1]) * _SIZE_UNITS[match[2]])) if "." in match[1] else int(match[1]) * _SIZE_UNITS[match[2]]
 
 
-def find_setting(name: str) -> Setting:
-    """The setting of that name; dashes count as underscores. Raises `ConfigError`, with the nearest name."""
+def find_setting(name: str, *, where: object = "") -> Setting:
+    """The setting of that name; dashes count as underscores. Raises `ConfigError`, with the nearest name, naming `where` it stood."""
     known = TABLE_BY_NAME.get(name.replace("-", "_"))
     if known is None:
         near = difflib.get_close_matches(name, TABLE_BY_NAME, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(TABLE_BY_NAME)}"
-        raise ConfigError(f"There is no setting {name!r}; {hint}")
+        raise ConfigError(f"{where}: there is no setting {name!r}; {hint}" if where else f"There is no setting {name!r}; {hint}")
     return known
 
 

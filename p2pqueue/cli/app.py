@@ -45,7 +45,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "origin": ("origin", "Run a store for devices that are never there at the same time."),
     },
     "This device": {
-        "status": ("showing", "Show this device, its node and its counts."),
+        "status": ("status", "Show this device, its node and its counts."),
         "tasks": ("looking", "List the tasks that this device knows."),
         "config": ("settings", "Read and write settings."),
         "prune": ("keeping", "Drop what ended longer ago than retention."),

@@ -34,3 +34,25 @@ def test_the_text_of_a_setting_is_read_back_as_it_was(name: str) -> None:
     for value in (setting.default, *values):
         if not isinstance(value, (int, float)) or value >= setting.least:
             assert setting.parse(setting.text(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("slots = ", "is no TOML"),
+        ("slotz = 3\n", "there is no setting 'slotz'; did you mean slots"),
+        ("slots = 'many'\n", "is no whole number"),
+        ("lanes = ['pigeon']\n", "lanes: pigeon"),
+    ],
+)
+def test_settings_with_which_no_node_starts_are_told_by_status(p2p: CommandLine, text: str, words: str) -> None:
+    assert p2p("status", "--json").json["settings"] == {"trouble": None}
+    assert "Settings" not in p2p("status").out
+    file = Path(p2p("config", "path").out.strip())
+    file.write_text(text)
+    (told,) = (line for line in p2p("status").out.splitlines() if line.startswith("Settings:"))
+    assert words in told
+    assert p2p("status", "--json").json["settings"]["trouble"] in told
+    assert words in p2p("run", "--no-work", "--burst", check=2).err
+    if "slot" in text:
+        assert str(file) in told
