@@ -20,6 +20,9 @@ from p2pqueue.errors import ConfigError
 from p2pqueue.workers.protocol import TaskDescription
 
 
+_WANTED = "name a Python file with a queue (tasks.py), a module with one (tasks:queue), or a TOML file of command tasks (media.toml)"
+
+
 class TaskLike(Protocol):
     """A task as it is declared: a function, or a command."""
 
@@ -78,10 +81,21 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 
 def _import_module(name: str) -> ModuleType:
-    if os.sep in name or Path(name).is_file() or not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(f"{name!r} is no application: name a .py file, a .toml file of command tasks, or module:queue")
+    path, is_name = Path(name), all(part.isidentifier() for part in name.split("."))
+    if path.is_file():
+        kind = f"a {path.suffix} file" if path.suffix else "a file without an ending"
+        raise ConfigError(f"{name!r} is {kind}, and no application; {_WANTED}")
+    if path.is_dir() and not is_name:
+        raise ConfigError(f"{name!r} is a folder, and no application; {_WANTED}")
+    if not is_name:
+        raise ConfigError(f"{name!r} is no application: there is no such file; {_WANTED}")
     add_folder(os.getcwd())
-    return importlib.import_module(name)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # something that it imports itself
+        raise ConfigError(f"{name!r} is no application: there is no such file, and no module named {error.name!r}; {_WANTED}") from error
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -88,16 +88,22 @@ async def test_the_line_that_failed_is_named(tmp_path: Path) -> None:
     ("application", "words"),
     [
         ("no/such/file.py", "there is no file no/such/file.py"),
-        ("no_such_module_at_all:queue", "No module named 'no_such_module_at_all'"),
+        ("no_such_module_at_all:queue", "there is no such file, and no module named 'no_such_module_at_all'; name a Python file with a queue"),
         ("no/such/file.toml", "can't be read"),
         ("os:path", "is no queue"),
         ("os:nothing", "has no 'nothing'"),
-        ("what is this", "is no application"),
+        ("what is this", "'what is this' is no application: there is no such file; name a Python file with a queue"),
+        ("{folder}", "is a folder, and no application; name a Python file with a queue"),
+        ("{folder}/texts.txt", "texts.txt' is a .txt file, and no application; name a Python file with a queue"),
+        ("{folder}/texts.txt:queue", "texts.txt' is a .txt file, and no application; name a Python file with a queue"),
+        ("{folder}/texts", "is a file without an ending, and no application; name a Python file with a queue"),
     ],
 )
 async def test_an_application_that_is_not_there_is_refused_in_words(tmp_path: Path, application: str, words: str) -> None:
+    for name in ("texts.txt", "texts"):
+        write(tmp_path, name, "some words")
     with pytest.raises(ConfigError, match=words):
-        await start(tmp_path, application)
+        await start(tmp_path, application.format(folder=tmp_path))
 
 
 async def test_an_application_that_breaks_later_keeps_jobs_from_starting_and_is_told(tmp_path: Path) -> None:
