@@ -19,7 +19,6 @@ from typing import Any, Protocol
 from p2pqueue.errors import ConfigError
 from p2pqueue.workers.protocol import TaskDescription
 
-
 _WANTED = "name a Python file with a queue (tasks.py), a module with one (tasks:queue), or a TOML file of command tasks (media.toml)"
 
 

@@ -88,7 +88,7 @@ async def test_the_line_that_failed_is_named(tmp_path: Path) -> None:
     ("application", "words"),
     [
         ("no/such/file.py", "there is no file no/such/file.py"),
-        ("no_such_module_at_all:queue", "there is no such file, and no module named 'no_such_module_at_all'; name a Python file with a queue"),
+        ("no_such_module_at_all:queue", "there is no such file, and no module named 'no_such_module_at_all'; name a Python"),
         ("no/such/file.toml", "can't be read"),
         ("os:path", "is no queue"),
         ("os:nothing", "has no 'nothing'"),
