@@ -230,7 +230,8 @@ def _node(home: Home) -> Iterator[Finding]:
         yield Finding("node", "wrong", words, f"stop it (kill {pid}) and start it again")
         return
     tasks = ", ".join(status.get("tasks", ())) or "none"
-    yield Finding("node", "ok", f"pid {pid}, {quantities.counted(status.get('slots', 0), 'slot')}, tasks: {tasks}")
+    slots = quantities.counted(status["slots"], "slot") if status.get("slots") else "takes no jobs"
+    yield Finding("node", "ok", f"pid {pid}, {slots}, tasks: {tasks}")
 
 
 def _network(home: Home) -> Iterator[Finding]:

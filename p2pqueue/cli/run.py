@@ -207,7 +207,8 @@ def _ready_line(invocation: Invocation, ready: Ready) -> str:
     if invocation.json:
         return json.dumps({"schema": 1, "ready": True, **asdict(ready)})
     where = f", reached at {', '.join(ready.addresses)}" if ready.addresses else ""
-    tasks, slots = quantities.counted(len(ready.tasks), "task"), quantities.counted(ready.slots, "slot")
+    tasks = quantities.counted(len(ready.tasks), "task")
+    slots = quantities.counted(ready.slots, "slot") if ready.slots else "takes no jobs"
     return f"ready: {plain(ready.label)} in {plain(ready.space)}, {tasks}, {slots}, pid {ready.pid}{where}"
 
 

@@ -139,7 +139,8 @@ def _node_words(node: dict[str, Any]) -> str:
     if "slots" not in node:
         return f"pid {node['pid']}, which does not answer now"
     tasks = quantities.counted(len(node["tasks"]), "task")
-    return f"running, pid {node['pid']}, {len(node['jobs'])} of {quantities.counted(node['slots'], 'slot')} busy, {tasks}"
+    busy = f"{len(node['jobs'])} of {quantities.counted(node['slots'], 'slot')} busy" if node["slots"] else "takes no jobs"
+    return f"running, pid {node['pid']}, {busy}, {tasks}"
 
 
 def _digest(connection: sqlite3.Connection) -> str:

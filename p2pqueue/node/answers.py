@@ -44,7 +44,7 @@ class Answers:
             "started_at": int(node.started * 1000),
             "device": node.identity.device_id,
             "label": node.identity.label,
-            "slots": node.settings.slots,
+            "slots": node.worker.slots,
             "tasks": sorted(node.tasks),
             "running": [self._run(job_id) for job_id in node.worker.runs],
             "done": node.worker.done,

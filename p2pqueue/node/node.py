@@ -66,7 +66,7 @@ class Ready:
     label: str
     space: str
     tasks: tuple[str, ...]
-    slots: int
+    slots: int  # none where it takes no jobs
     socket: str
     addresses: tuple[str, ...] = ()  # where other devices reach it; none while the space has no others
 
@@ -190,7 +190,7 @@ class Node:
             label=self.identity.label,
             space=self.identity.space_name,
             tasks=tuple(sorted(self.tasks)),
-            slots=settings.slots,
+            slots=self.worker.slots,
             socket=str(home.socket_path),
             addresses=tuple(self.network.addresses),
         )

@@ -46,3 +46,14 @@ def test_an_application_without_a_task_is_told_of_in_one_line(p2p: CommandLine, 
     told = [line for line in p2p("run", str(application), "--burst").err.splitlines() if "warning" in line]
     assert told == [f"warning: {application} has no tasks; decorate its functions with @queue.task()"]
     assert p2p("run", str(application), "--burst", "-q").err == ""
+
+
+def test_a_node_that_takes_no_jobs_promises_no_slots(p2p: CommandLine) -> None:
+    with p2p.node("--no-work") as node:
+        assert node.ready["slots"] == p2p("status", "--json").json["node"]["slots"] == 0
+        for told in (p2p("status").out, p2p("doctor", check=None).out):
+            assert "takes no jobs" in told
+            assert "slot" not in told
+    told = p2p("run", "--no-work", "--burst").out
+    assert "takes no jobs" in told
+    assert "slot" not in told

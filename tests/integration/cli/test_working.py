@@ -288,8 +288,8 @@ def test_settings_come_from_the_flag_the_environment_and_the_file_in_that_order(
     assert p2p("config", "get", "slots").out.strip() == "3"
     assert p2p("config", "get", "slots", P2PQUEUE_SLOTS="4").out.strip() == "4"
     assert p2p("config", "get", "--json").json["settings"]["slots"] == 3
-    assert json.loads(p2p("run", "--no-work", "--burst", "--json", P2PQUEUE_SLOTS="4").out)["slots"] == 4
-    assert json.loads(p2p("run", "--no-work", "--burst", "--json", "--slots", "5", P2PQUEUE_SLOTS="4").out)["slots"] == 5
+    assert json.loads(p2p("run", "--burst", "--json", P2PQUEUE_SLOTS="4").out)["slots"] == 4
+    assert json.loads(p2p("run", "--burst", "--json", "--slots", "5", P2PQUEUE_SLOTS="4").out)["slots"] == 5
     assert Path(p2p("config", "path").out.strip()).read_text().strip() == "slots = 3"
     p2p("config", "set", "slotz", "3", check=2)
     p2p("config", "set", "slots", "-3", check=2)
