@@ -25,9 +25,10 @@ from benchmarks.yardstick import judged
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity, create
 from p2pqueue.jobs.tables import TABLES
+from p2pqueue.replica.columns import WellFormed
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.store import Store
-from p2pqueue.replica.write import WellFormed, Write
+from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Put, Writer
 
 BATCH = 1_000

@@ -15,6 +15,7 @@ import msgpack
 
 from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
+from p2pqueue.replica.checks import KEY_LIMIT, NAME_LIMIT
 from p2pqueue.replica.messages import (
     BUCKETS,
     HASH_BYTES,
@@ -42,13 +43,14 @@ from p2pqueue.replica.messages import (
     Rows,
     Writes,
 )
-from p2pqueue.replica.parcel import KEY_LIMIT, NAME_LIMIT, Holds, pack_writes, unpack_writes
+from p2pqueue.replica.parcel import Holds, pack_together, pack_writes, unpack_writes
 from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
 from p2pqueue.replica.write import Head
 
 REASON_LIMIT = 200  # characters of a reason
 DEFLATED_FROM = 40  # writes in a message from which on it is worth it
 _LEVEL = 1  # higher ones take longer, and save no more
+_INFLATES = 2  # told by who takes many writes as they are packed today
 
 Fields = Mapping[str, Any]
 
@@ -56,10 +58,7 @@ Fields = Mapping[str, Any]
 def encode(message: Message, *, deflate: bool = False) -> bytes:
     """The wire form of a message; `deflate`: the peer inflates writes."""
     kind, encoder = _ENCODERS[type(message)]
-    fields = encoder(message)
-    if deflate and is_large(message):
-        writes = msgpack.packb([fields["a"], fields["w"]])
-        fields = {**fields, "a": [], "w": [], "z": zlib.compress(writes, _LEVEL)}
+    fields = _encode_many(message) if deflate and isinstance(message, Writes) and is_large(message) else encoder(message)
     packed: bytes = msgpack.packb({"k": kind, **fields}, use_bin_type=True)
     return packed
 
@@ -91,14 +90,14 @@ def decode(data: bytes | memoryview, *, holds: Holds | None = None) -> Message |
 
 def _encode_heads(message: Heads) -> Fields:
     heads, held = _pack_heads(message.heads), _pack_held(message)
-    return {"r": message.round, "y": message.serving, "h": heads, "n": held, "m": message.marks, "z": message.inflates}
+    return {"r": message.round, "y": message.serving, "h": heads, "n": held, "m": message.marks, "z": message.inflates and _INFLATES}
 
 
 def _decode_heads(fields: Fields) -> Heads:
     heads = _heads(fields["h"])
     serving = None if fields.get("y") is None else _round(fields["y"])
     held, marks = _held(fields.get("n", []), heads), _marks(fields.get("m", {}))
-    return Heads(_round(fields["r"]), serving, heads, held, marks, fields.get("z") is True)
+    return Heads(_round(fields["r"]), serving, heads, held, marks, fields.get("z") == _INFLATES)
 
 
 def _encode_writes(message: Writes) -> Fields:
@@ -106,13 +105,24 @@ def _encode_writes(message: Writes) -> Fields:
     return {"r": message.round, "s": message.session, "i": message.index, "a": authors, "w": writes}
 
 
+def _encode_many(message: Writes) -> Fields:
+    """Column by column, and deflated."""
+    return {
+        "r": message.round,
+        "s": message.session,
+        "i": message.index,
+        "z": zlib.compress(msgpack.packb(pack_together(message.writes)), _LEVEL),
+    }
+
+
 def _decode_writes(fields: Fields, holds: Holds | None = None) -> Writes:
-    authors, writes = _inflated(fields["z"]) if "z" in fields else (fields["a"], fields["w"])
-    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), unpack_writes(authors, writes, holds))
+    authors, writes, rows = _inflated(fields["z"]) if "z" in fields else (fields["a"], fields["w"], ())
+    found = unpack_writes(authors, writes, holds, rows=rows)
+    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), found)
 
 
-def _inflated(deflated: Any) -> tuple[Any, Any]:
-    """Authors and writes, which together take no more than a message may."""
+def _inflated(deflated: Any) -> tuple[Any, Any, Any]:
+    """Authors, writes and rows, which together take no more than a message may."""
     inflating = zlib.decompressobj()
     try:
         plain = inflating.decompress(deflated, wire.MESSAGE_LIMIT)
@@ -120,8 +130,8 @@ def _inflated(deflated: Any) -> tuple[Any, Any]:
         raise ValueError(f"what was deflated can't be inflated: {error}") from error
     if not inflating.eof or inflating.unused_data:
         raise ValueError("what was deflated is cut short, or too much")
-    authors, writes = wire.unpack(plain, nesting=None)
-    return authors, writes
+    authors, writes, rows, *_ = wire.unpack(plain, nesting=None)
+    return authors, writes, rows
 
 
 def _encode_mend(message: Mend) -> Fields:

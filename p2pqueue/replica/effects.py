@@ -6,7 +6,7 @@ A `Session` returns effects: messages to send, and requests to its replica, whos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -86,7 +86,7 @@ class Merge:
     """Merge a peer's writes; durable when answered. No head moves."""
 
     number: int
-    writes: tuple[Write, ...]
+    writes: Sequence[Write]
     repair: bool = False
 
 
@@ -217,7 +217,7 @@ class ReadGreater:
 
     number: int
     bucket: Bucket
-    writes: tuple[Write, ...] = field(repr=False)
+    writes: Sequence[Write] = field(repr=False)
 
 
 Request = (

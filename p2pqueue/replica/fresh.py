@@ -6,12 +6,14 @@ message into the statements. Whatever is odd about one write of a row sends the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import Any
 
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.replica.batch import Batch
+from p2pqueue.replica.columns import AlikeRows, RegisterColumns, WellFormed, keys_of
 from p2pqueue.replica.contest import is_plainly_signed
 from p2pqueue.replica.counting import insert_new, insert_new_columns
 from p2pqueue.replica.first_changes import Registers, insert_changes_of_rows
@@ -21,7 +23,6 @@ from p2pqueue.replica.system import ALWAYS_VERIFIED
 from p2pqueue.replica.write import Write
 
 _SECOND_LIFE = 1 << RETRY_BITS  # the first generation of it
-_MANY = 4  # rows from which on they are taken column by column
 _CHAINED = frozenset(table for table, _ in ALWAYS_VERIFIED)
 
 _Names = tuple[str, ...]
@@ -34,6 +35,10 @@ def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[NewRows, Sequence[W
     new = NewRows(shape)
     if shape.name in _CHAINED or batch.ended:
         return new, writes
+    if isinstance(writes, WellFormed) and writes.alike and _are_apart(writes):
+        left = [rows for rows in writes.alike if not (known.keys().isdisjoint(rows.keys) and new.take_alike(rows))]
+        writes = [*writes.single, *chain.from_iterable(rows.writes() for rows in left)]
+    before = new.taken
     by_key: dict[str, list[Write]] = {}
     for write in writes:
         key = write[1]
@@ -41,22 +46,22 @@ def take_new(batch: Batch, writes: Sequence[Write]) -> tuple[NewRows, Sequence[W
             by_key[key].append(write)
         elif key not in known:
             by_key[key] = [write]
-    alike: dict[_Names, list[str]] = {}
     for key in sorted(by_key):  # pages are met in their order
-        alike.setdefault(tuple([write[2] for write in by_key[key]]), []).append(key)
-    for names, keys in alike.items():
-        together = new.take_alike(names, keys, [by_key[key] for key in keys])
-        for key in keys:
-            if together or new.take(names, key, by_key[key]):
-                del by_key[key]
+        if new.take(tuple([write[2] for write in by_key[key]]), key, by_key[key]):
+            del by_key[key]
     for registers, (rows, changes) in new.rows.items():
         insert_new(batch.connection, shape, registers, rows)
         insert_changes_of_rows(batch.connection, shape.name, new.named(registers), changes)
-    for registers, (columns, changes) in new.alike.items():
+    for registers, columns, changes in new.alike:
         insert_new_columns(batch.connection, shape, registers, columns)
         insert_changes_of_rows(batch.connection, shape.name, new.named(registers), changes)
-    left = [write for write in writes if write[1] in known or write[1] in by_key] if new.taken < len(writes) else ()
-    return new, left
+    return new, [write for write in writes if write[1] in known or write[1] in by_key] if new.taken - before < len(writes) else ()
+
+
+def _are_apart(writes: WellFormed) -> bool:
+    """Says whether each of these rows comes once: what is taken column by column is not looked at again."""
+    number = len({write[1] for write in writes.single}) + sum(len(rows.keys) for rows in writes.alike)
+    return len(keys_of(writes)) == number
 
 
 class NewRows:
@@ -65,40 +70,43 @@ class NewRows:
     def __init__(self, shape: Shape) -> None:
         self.keys: list[str] = []
         self.rows: dict[_Names, tuple[list[Sequence[Any]], list[Sequence[Any]]]] = {}  # what goes into the table, and into `changes`
-        self.alike: dict[_Names, tuple[list[Sequence[Any]], list[Sequence[Any]]]] = {}  # the same, into the table column by column
+        self.alike: list[tuple[_Names, Sequence[Sequence[Any]], list[Sequence[Any]]]] = []  # the same, into the table column by column
         self.taken = 0  # writes
         self.newest = 0  # the latest time among them
         self._shape = shape
         self._plans: dict[_Names, _Plan] = {}
         self._authors: dict[bytes, bytearray] = {}  # the sqlite3 module binds a bytearray in a third of the time
 
-    def take_alike(self, names: _Names, keys: Sequence[str], rows: Sequence[Sequence[Write]]) -> bool:
-        """As `take` for many rows with the same registers, column by column: where one is odd, or unchecked, none is taken."""
+    def take_alike(self, rows: AlikeRows) -> bool:
+        """Takes rows column by column; False, and none is taken, where one of them is odd, or unchecked."""
+        names = tuple([each.name for each in rows.registers])
         plan = self._plan_of(names)
-        if not plan or len(keys) < _MANY:
+        if not plan:
             return False
+        keys, registers = _in_order(rows)
         columns: list[Sequence[Any]] = []
         changes: list[Iterable[Any]] = [keys]
         times: list[Iterable[int]] = [repeat(0)]
-        for (width, kept, signed), writes in zip(plan, zip(*rows, strict=True), strict=True):
-            _, _, _, stamps, seqs, values, bodies, signatures, checked = zip(*writes, strict=True)
-            generations, ranks, claims, hlcs, authors = together = tuple(zip(*stamps, strict=True))
-            if set(map(len, values)) != {width} or max(generations) >= _SECOND_LIFE:
+        for (width, kept, signed), each in zip(plan, registers, strict=True):
+            generations, ranks, claims, hlcs, authors = each.stamps
+            if len(each.values) != width or max(generations) >= _SECOND_LIFE or signed is not bool(each.checked and all(each.checked)):
                 return False
-            if not all(checked) if signed else {*bodies, *signatures} != {None}:
-                return False
-            columns += zip(*values, strict=True)
-            columns += kept(together)  # type: ignore[arg-type]
+            columns += each.values
+            columns += kept(each.stamps)  # type: ignore[arg-type]
             times.append(map(abs, hlcs))
-            changes += (self._all_bound(authors), seqs, generations, ranks, claims, hlcs)
+            changes += (self._all_bound(authors), each.seqs, generations, ranks, claims, hlcs)
             if signed:
-                changes += (bodies, signatures, repeat(1))
+                assert each.bodies is not None
+                assert each.signatures is not None
+                changes += (each.bodies, each.signatures, repeat(1))
+            elif each.signatures is not None:
+                return False
         newest = list(map(max, *times))
         if not min(newest):
             return False
         self._note(names, keys, newest)
         moments = [time >> COUNTER_BITS for time in newest]
-        self.alike[names] = [keys, moments, *columns], list(zip(*changes))  # noqa: B905  a repeated one has no end
+        self.alike.append((names, [keys, moments, *columns], list(zip(*changes))))  # noqa: B905  a repeated one has no end
         return True
 
     def take(self, names: _Names, key: str, writes: Sequence[Write]) -> bool:
@@ -159,3 +167,15 @@ class NewRows:
         if len(set(names)) < len(names) or not shape.kept.keys() >= set(names):
             return ()
         return tuple([(shape.width[name], shape.kept[name], name in shape.signed) for name in names])
+
+
+def _in_order(rows: AlikeRows) -> tuple[Sequence[str], Sequence[RegisterColumns]]:
+    """The rows in the order of their keys: pages are met in theirs. The newest come first, as a rule."""
+    keys = sorted(rows.keys)
+    if keys == rows.keys:
+        return keys, rows.registers
+    if keys[::-1] == rows.keys:
+        ordered: Callable[[Sequence[Any]], Sequence[Any]] = lambda column: column[::-1]  # noqa: E731
+    else:
+        ordered = itemgetter(*sorted(range(len(keys)), key=rows.keys.__getitem__))
+    return keys, [each.ordered(ordered) for each in rows.registers]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from p2pqueue.replica.aside import drop_outranked, set_aside
 from p2pqueue.replica.batch import Batch
+from p2pqueue.replica.columns import WellFormed, keys_of, numbers_of, tables_of
 from p2pqueue.replica.contest import Tally, offer, sift
 from p2pqueue.replica.fresh import take_new
 from p2pqueue.replica.merged import Merged
@@ -49,16 +50,18 @@ def merge(writer: Writer, writes: Sequence[Write], *, repair: bool = False) -> M
 
 def _late(writes: Sequence[Write], heads: Mapping[bytes, int]) -> list[Write]:
     """Those at or below the head of their author."""
-    highest = max((heads.get(author, 0) for author in {write.stamp.author for write in writes}), default=0)
-    if not highest or min(write.seq for write in writes) > highest:
+    numbers = numbers_of(writes)
+    if all(min(of_author) > heads.get(author, 0) for author, of_author in numbers.items()):
         return []
     return [write for write in writes if write.seq <= heads.get(write.stamp.author, 0)]
 
 
 def _by_table(writes: Sequence[Write]) -> dict[str, Sequence[Write]]:
-    tables = {write.table for write in writes}
+    tables = tables_of(writes)
     if len(tables) == 1:
         return {tables.pop(): writes}
+    if isinstance(writes, WellFormed):
+        return {table: writes.of_table(table) for table in tables}
     return {table: [write for write in writes if write.table == table] for table in tables}
 
 
@@ -134,7 +137,7 @@ def _undo(connection: sqlite3.Connection, error: Exception) -> None:
 
 def _merge_writes(writer: Writer, shape: Shape, writes: Sequence[Write], tally: Tally) -> None:
     batch = Batch(writer.connection, shape)
-    batch.load({write.key for write in writes})
+    batch.load(keys_of(writes))
     new, others = take_new(batch, writes)
     tally.applied += new.taken
     writer.note(shape.name, new.keys)

@@ -7,7 +7,7 @@ both directions run side by side. `RoundId` names the receiver's session and cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -85,7 +85,7 @@ class Writes:
     round: RoundId
     session: bytes
     index: int
-    writes: tuple[Write, ...]
+    writes: Sequence[Write]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Mend:
     """
 
     bucket: Bucket
-    writes: tuple[Write, ...]
+    writes: Sequence[Write]
     answer: bool = False
     resume: str | None = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from p2pqueue.replica.columns import numbers_of
 from p2pqueue.replica.effects import Effect, Page, ReadEnded, ReadUnsent, Send
 from p2pqueue.replica.messages import (
     MAX_BYTES,
@@ -72,7 +73,7 @@ class Offering:
 
     def heard(self, writes: Sequence[Write]) -> None:
         """The peer holds what it sends."""
-        for author, numbers in _numbers(writes).items():
+        for author, numbers in numbers_of(writes).items():
             above = self.counted.get(author, 0)
             self._held.setdefault(author, Spans()).add_all(number for number in numbers if number > above)
 
@@ -137,7 +138,7 @@ class Offering:
             ended = self.round
             self.end(ended)
             return [Send(Again(ended))]
-        for author, numbers in _numbers(page.writes).items():
+        for author, numbers in numbers_of(page.writes).items():
             self._held.setdefault(author, Spans()).add_all(numbers)
         for author, span in page.covered.items():  # or a long history would be kept, and sent along, as many short runs
             self._held.setdefault(author, Spans()).add(*span)
@@ -202,19 +203,6 @@ class Offering:
             self._told.update(self._done)
             self._done = None
         return effects
-
-
-def _numbers(writes: Sequence[Write]) -> dict[bytes, list[int]]:
-    if len(authors := {write[3][4] for write in writes}) == 1:  # as nearly always
-        return {authors.pop(): [write[4] for write in writes]}
-    numbers: dict[bytes, list[int]] = {}
-    for write in writes:
-        author = write.stamp.author
-        if author in numbers:
-            numbers[author].append(write.seq)
-        else:
-            numbers[author] = [write.seq]
-    return numbers
 
 
 def _messages(page: Page, max_writes: int) -> list[tuple[Write, ...]]:

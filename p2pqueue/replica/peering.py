@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from p2pqueue.replica import reading
+from p2pqueue.replica.columns import WellFormed, authors_of
 from p2pqueue.replica.comparing import bucket_writes, digests, greater_writes
 from p2pqueue.replica.digest import mark_of
 from p2pqueue.replica.effects import (
@@ -149,7 +150,7 @@ class Peering:
             self.replica.fork("a peer holds another write under a number that was given here", author=author)
         merged: Merged = self.replica.merge(writes, repair=request.repair)
         refusals += map(_refusal, merged.refused)
-        closes = "closed" in {write.register for write in writes}
+        closes = any(write.register == "closed" for write in (writes.single if isinstance(writes, WellFormed) else writes))
         if request.repair or closes:  # no `done` follows a repair that would have it checked
             refusals += map(_refusal, self._verify())
         closed = self.replica.read(_closed_author) if closes else None
@@ -286,7 +287,7 @@ def _contradicted(connection: sqlite3.Connection, writes: Sequence[Write]) -> by
     """Our author, if one of these writes bears a number of it under which something else stands here."""
     (author,) = connection.execute("SELECT author FROM incarnation").fetchone()
     query = "SELECT tbl, key, register, generation, rank, claim, hlc FROM changes WHERE author = ? AND seq = ?"
-    for write in writes:
+    for write in writes if author in authors_of(writes) else ():
         if write.stamp.author == author:
             ours = connection.execute(query, (author, write.seq)).fetchone()
             if ours is not None and ours != (write.table, write.key, write.register, *write.stamp[:4]):

@@ -15,6 +15,7 @@ from pathlib import Path
 from p2pqueue.clock import Wall
 from p2pqueue.errors import DamagedHome
 from p2pqueue.replica import deferring, forks, migrations, reading, retention, schema
+from p2pqueue.replica.columns import numbers_of
 from p2pqueue.replica.connection import MEMORY, in_words, open_writer
 from p2pqueue.replica.database import Database
 from p2pqueue.replica.lock import WriteLock
@@ -141,8 +142,7 @@ class Replica(Database):
         restored: then it goes on under a new author first.
         """
         with self._transaction() as writer:
-            own = [write.seq for write in writes if write.stamp.author == writer.author]
-            forked = bool(own) and max(own) > writer.seq
+            forked = max(numbers_of(writes).get(writer.author, (0,))) > writer.seq
             if forked:
                 self._fork(writer, "a peer holds a number of this author that was never given here")
             merged = merge_into(writer, writes, repair=repair)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
+from p2pqueue.replica.columns import WellFormed
 from p2pqueue.replica.effects import DropEnded, Effect, Merge, MoveHeads, ReadRows, ReadState, Report, RowPage, Send, State, Taken
 from p2pqueue.replica.messages import MAX_ROWS, MAX_WRITES, Ack, Done, Ended, Heads, Refusal, Refused, RoundId, Rows, Writes
 from p2pqueue.replica.spans import Spans
-from p2pqueue.replica.write import Head, WellFormed, Write
+from p2pqueue.replica.write import Head, Write
 
 HEADS_EVERY = 3.0  # seconds between heads, give or take a third
 QUIET = 2.0  # seconds without a write: a round that has not ended by then was cut
@@ -292,9 +293,11 @@ class Taking:
         return [*effects, Send(Refused(self.round, refusals[:MAX_WRITES]))]
 
 
-def _joined(parts: list[tuple[Write, ...]]) -> tuple[Write, ...]:
-    writes = tuple(chain.from_iterable(parts))
-    return WellFormed(writes) if all(isinstance(part, WellFormed) for part in parts) else writes
+def _joined(parts: list[Sequence[Write]]) -> Sequence[Write]:
+    asked = [part for part in parts if isinstance(part, WellFormed)]
+    if len(asked) < len(parts):
+        return tuple(chain.from_iterable(parts))
+    return WellFormed(chain.from_iterable(part.single for part in asked), chain.from_iterable(part.alike for part in asked))
 
 
 def _words(refusal: Refusal) -> str:

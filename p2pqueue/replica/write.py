@@ -32,9 +32,3 @@ class Write(NamedTuple):
     body: bytes | None = None
     signature: bytes | None = None
     checked: bool = False
-
-
-class WellFormed(tuple[Write, ...]):
-    """Writes of which everything was asked already that is asked of a peer's."""
-
-    __slots__ = ()
