@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from p2pqueue import wire
 from p2pqueue.errors import NoSuchJob, WrongState
 from p2pqueue.jobs import job as lattice
+from p2pqueue.jobs.begun import as_it_runs
 from p2pqueue.jobs.job import JobState, Refused, Transition
 from p2pqueue.replica.stamp import Stamp, generation
 from p2pqueue.replica.writer import Put, Writer
@@ -128,7 +129,7 @@ def enqueue_many(writer: Writer, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
 def cancel(writer: Writer, job_id: str) -> None:
     """Ends a job that has not ended. Raises `WrongState` with its state otherwise."""
     state, _ = state_of(writer.connection, job_id)
-    _take(writer, job_id, lattice.cancel(state, now=writer.now))
+    _take(writer, job_id, lattice.cancel(as_it_runs(writer, job_id, state), now=writer.now))
 
 
 def hold(writer: Writer, job_id: str) -> None:

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from p2pqueue import wire
-from p2pqueue.jobs.job import JobState, Transition
+from p2pqueue.jobs.begun import Begun, as_begun, kept
+from p2pqueue.jobs.job import Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.replica.writer import Put, Writer
-from p2pqueue.workers.claimed import Begun, ClaimedJob, run_id
+from p2pqueue.workers.claimed import ClaimedJob, run_id
 from p2pqueue.workers.states import states_of
 
 RECORD_AFTER: Final = 0.05  # seconds: what runs longer is worth a write of its own
@@ -33,26 +34,10 @@ def keep(connection: sqlite3.Connection, claims: Iterable[Begun]) -> None:
     connection.execute("INSERT OR REPLACE INTO begun (one, claims) VALUES (1, ?)", (wire.pack(columns),))
 
 
-def kept(connection: sqlite3.Connection) -> list[Begun]:
-    """The claims that were kept last."""
-    row = connection.execute("SELECT claims FROM begun").fetchone()
-    return [Begun(*claim) for claim in zip(*wire.unpack(row[0]), strict=True)] if row else []
-
-
 def drop(connection: sqlite3.Connection, claims: Iterable[tuple[str, int, int]]) -> None:
     """Forgets the claims of (job, generation, claim): they came to nothing, and their rows stand as if never claimed."""
     dropped = set(claims)
     keep(connection, [claim for claim in kept(connection) if claim[:3] not in dropped])
-
-
-def as_begun(state: JobState, claim: tuple[int, int], claimed_at: int, worker: tuple[str, str | None]) -> JobState | None:
-    """The state of a job as its row will tell it, where the row still stands as it was when the job was claimed."""
-    if state.status != "queued" or (state.generation, state.claim + 1) != claim:
-        return None
-    return JobState(
-        state.generation, "running", state.attempt + 1, state.claim + 1, worker[0], worker[1], claimed_at, None, None, None,
-        state.error, state.checkpoint_stamp,
-    )  # fmt: skip
 
 
 def write_begun(writer: Writer, claims: Sequence[Begun]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from p2pqueue import wire
+from p2pqueue.jobs.begun import Begun
 from p2pqueue.jobs.job import WORKER_LOST, Holder
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.workers.contest import Survey
@@ -48,16 +49,6 @@ class ClaimedJob(NamedTuple):
     def run_id(self, author: bytes) -> str:
         """The key of this attempt's row in `runs`."""
         return run_id(self.job_id, self.holder.generation, self.holder.claim, author)
-
-
-class Begun(NamedTuple):
-    """A claim that only this device knows of. `claimed_at` is in milliseconds UTC; `author` the one that claimed."""
-
-    job_id: str
-    generation: int
-    claim: int
-    claimed_at: int
-    author: bytes
 
 
 def run_id(job_id: str, generation: int, claim: int, author: bytes) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Collection
 
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.jobs import job as lattice
+from p2pqueue.jobs.begun import kept
 from p2pqueue.jobs.job import Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.jobs.waiting import EXEC_TASK
 from p2pqueue.replica.writer import Put, Writer
-from p2pqueue.workers.begun import kept, write_begun
+from p2pqueue.workers.begun import write_begun
 from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS
 from p2pqueue.workers.settle import look_anew
 from p2pqueue.workers.states import states_of

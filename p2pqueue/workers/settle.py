@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from p2pqueue.jobs import job as lattice
+from p2pqueue.jobs.begun import as_begun
 from p2pqueue.jobs.job import Holder, JobState, Refused, Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.replica.first_writes import OWN, Group, Named, make_alike, put_first
@@ -131,7 +132,7 @@ def _succeed_first(writer: Writer, endings: Sequence[Ending]) -> bool:
 
 def _first_success(job: ClaimedJob, worker: tuple[str, str], now: int) -> Transition | None:
     """The success of a first attempt, for all that were claimed in the same way; its result is named by each."""
-    running = begun.as_begun(JobState(job.holder.generation), job.holder.claimed, job.claimed_at, worker)
+    running = as_begun(JobState(job.holder.generation), job.holder.claimed, job.claimed_at, worker)
     step = running and lattice.succeed(running, job.holder, now=now, result_id=None)
     return step if isinstance(step, Transition) else None
 
@@ -148,7 +149,7 @@ def _end_each(writer: Writer, endings: Sequence[Ending]) -> None:
         if state is None:
             decision: Transition | Refused = Refused("was deleted")
         else:
-            held = begun.as_begun(state, job.holder.claimed, job.claimed_at, worker)
+            held = as_begun(state, job.holder.claimed, job.claimed_at, worker)
             if ending.unstarted and held is not None:
                 undone.append((job.job_id, job.holder.generation, job.holder.claim))
                 continue

@@ -128,6 +128,9 @@ class QueueMachine(RuleBasedStateMachine):
         if model is None:
             return
         if verb == "cancel":
+            for job in self.kept:
+                if job.job_id == job_id and self.begun(model, job):
+                    model.attempt, model.claim = job.attempt, job.holder.claim
             model.status = "cancelled"
         elif verb in ("hold", "resume"):
             model.held = verb == "hold"

@@ -17,7 +17,7 @@ import pytest_asyncio
 from p2pqueue import File, Job, JobFailed
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity
-from p2pqueue.workers.begun import kept
+from p2pqueue.jobs.begun import kept
 from tests.integration.jobs import app
 
 

@@ -207,6 +207,15 @@ def needy() -> str:
 
 
 @queue.task(inline=True)
+async def inline_give_up() -> None:
+    """Cancels its own job, at once."""
+    mine = Queue("node-tests")
+    await mine.get(current_job().id).acancel()
+    await mine.aclose()
+    await asyncio.sleep(20)
+
+
+@queue.task(inline=True)
 async def inline_echo(value: Any = None) -> Any:
     return value
 

@@ -45,6 +45,15 @@ async def test_a_running_job_that_is_paused_goes_on_from_its_checkpoint(stage: S
         assert [attempt.number for attempt in job.attempts] == [1, 1], "the attempt was given back"
 
 
+async def test_a_job_that_cancels_itself_has_had_the_attempt_that_did(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("P2PQUEUE_HOME", str(stage.home.path))
+    async with stage.run():
+        job = stage.enqueue("inline_give_up")
+        await until(lambda: words(job) == ["cancelled"])
+        assert (job.status, job.row.attempt) == ("cancelled", 1)
+        assert [attempt.number for attempt in job.attempts] == [1]
+
+
 @KINDS
 async def test_the_progress_of_a_job_that_goes_on_from_its_checkpoint_does_not_fall_back_to_nothing(stage: Stage, kind: str) -> None:
     async with stage.run():

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from p2pqueue import wire
 from p2pqueue.jobs import ledger, rows
+from p2pqueue.jobs.begun import Begun
 from p2pqueue.jobs.ledger import NewFile, NewJob
 from p2pqueue.jobs.local import LOCAL_TABLES
 from p2pqueue.jobs.tables import TABLES
@@ -17,7 +18,7 @@ from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers import begun, recovery
 from p2pqueue.workers import settle as transactions
-from p2pqueue.workers.claimed import Begun, ClaimedJob, Ending, How, Taker
+from p2pqueue.workers.claimed import ClaimedJob, Ending, How, Taker
 from tests.unit.replica.kit import NOW, Clock, Space
 
 T = TypeVar("T")

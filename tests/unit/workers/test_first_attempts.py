@@ -144,3 +144,29 @@ def test_ends_that_are_written_together_have_numbers_of_their_own() -> None:
     assert numbers[-60:] == list(range(numbers[-1] - 59, numbers[-1] + 1))
     ends = {(write.table, write.key) for write in writes if write.seq in numbers[-60:]}
     assert ends == {("jobs", job.job_id) for job in jobs} | {("runs", job.run_id(desk.replica.author)) for job in jobs}
+
+
+def test_a_cancel_ends_the_attempt_that_is_at_work_though_its_row_does_not_tell_yet() -> None:
+    desk = Desk()
+    waiting, mine = desk.enqueue(), desk.enqueue(priority=1)
+    (job,) = desk.settle(slots=1)
+    for job_id in (waiting, mine):
+        desk.cancel(job_id)
+    row = desk.row(mine)
+    assert (row.status, row.attempt, row.claim, row.worker_id, row.claimed_at) == ("cancelled", 1, 1, desk.me, job.claimed_at)
+    assert (desk.row(waiting).status, desk.row(waiting).attempt, desk.row(waiting).worker_id) == ("cancelled", 0, None)
+    desk.settle(desk.ending(job, "cancelled"))
+    assert [(run.status, run.attempt) for run in desk.runs(mine)] == [("cancelled", 1)]
+    assert desk.row(mine) == row
+    desk.retry(mine)
+    assert desk.row(mine).attempt == 0
+    assert desk.counts() == desk.recount()
+
+
+def test_an_attempt_that_was_given_back_is_not_counted_by_a_cancel() -> None:
+    desk = Desk()
+    job_id = desk.enqueue()
+    (job,) = desk.settle(slots=1)
+    desk.end(job, "released")
+    desk.cancel(job_id)
+    assert (desk.row(job_id).attempt, desk.run_words(job_id)) == (0, ["released"])
