@@ -131,7 +131,9 @@ class Dialler:
             return True
         except PeerError as error:
             code = getattr(error, "code", 0) or codes.MALFORMED
-            if code != codes.BYE:  # it is just leaving, as devices do
+            if code == codes.MYSELF and attempt.device is not None:
+                self._troubles.pop(address, None)  # where that device was once: nobody named it
+            elif code != codes.BYE:  # it is just leaving, as devices do
                 self._note(address, str(error))
             outcomes.append(code)
         except (OSError, aiohttp.ClientError, TimeoutError, ValueError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import time
 from typing import Any
 
 import aiohttp
@@ -16,7 +17,7 @@ from p2pqueue.net.framing import Topic
 from p2pqueue.net.mesh import NetOptions
 from p2pqueue.net.peer import Peer
 from p2pqueue.wire import MESSAGE_LIMIT
-from tests.unit.net.kit import QUICK, Node, Space, by_hand, closing, link_by_hand, linked_pair, pair, until
+from tests.unit.net.kit import QUICK, Node, Space, by_hand, closing, link_by_hand, linked_pair, pair, running, until
 
 
 def free_address() -> str:
@@ -375,3 +376,16 @@ async def test_a_device_that_said_goodbye_is_not_dead(how: str) -> None:
         await until(lambda: (tried(0.0) or 0.0) > 0.0)
         await asyncio.sleep(0.5)  # it is dialled, and refuses, meanwhile
         assert dead == []
+
+
+async def test_an_address_of_another_device_that_leads_here_by_now_is_passed_over_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    one, two = Space().identities("one", "two")
+    node = Node(one, others=[two])
+    async with running(node):
+        host, _, port = node.address.rpartition(":")
+        node.book.note_good(two.device_id, host, int(port), 0)
+        node.mesh._schedule.told(two.device_id, time.monotonic())
+        node.mesh._dialler.hurry()
+        await until(lambda: node.mesh._schedule._targets[two.device_id].failures)
+        assert (node.mesh.status()["refused"], caplog.messages) == ([], [])
+        assert node.book.candidates(two.device_id) == ((host, int(port)),)
