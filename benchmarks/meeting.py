@@ -20,7 +20,7 @@ from p2pqueue.identity.keys import load
 from p2pqueue.jobs.opening import open_store
 
 LIMIT = 300.0  # seconds for one sync
-LOOK_EVERY = 0.05  # seconds between two questions to both nodes, which answer instead of syncing
+LOOK_EVERY = 0.1  # seconds between two questions to both nodes, which answer instead of syncing
 FLAGS = ("--no-work", "--no-discovery", "--listen", "127.0.0.1:0")
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from p2pqueue import wire
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.errors import P2PQueueError
+from p2pqueue.replica.bodies import BODY_LIMIT
 from p2pqueue.replica.counting import counting
 from p2pqueue.replica.merged import Refused
-from p2pqueue.replica.signing import BODY_LIMIT
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, Shape
 from p2pqueue.replica.write import Write

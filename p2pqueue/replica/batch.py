@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from p2pqueue import wire
 from p2pqueue.clock import COUNTER_BITS
+from p2pqueue.replica.bodies import BODY_LIMIT, write_from_body
 from p2pqueue.replica.counting import counting, insert_new
-from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, SELECT_KNOWN, SELECT_KNOWN_ONE, Shape, insert_changes
 

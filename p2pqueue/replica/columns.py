@@ -38,6 +38,20 @@ class RegisterColumns(NamedTuple):
         proofs = [None if column is None else of(column) for column in (self.bodies, self.signatures, self.checked)]
         return RegisterColumns(self.name, (generations, ranks, claims, hlcs, authors), of(self.seqs), tuple(map(of, self.values)), *proofs)
 
+    @property
+    def kind(self) -> tuple[str, int, bool]:
+        """Its name, how many columns it has, and whether it is signed."""
+        return self.name, len(self.values), self.signatures is not None
+
+    @classmethod
+    def joined(cls, parts: Sequence[RegisterColumns]) -> RegisterColumns:
+        """The same register of all these rows, one behind the other; all are of one kind."""
+        _, stamps, seqs, values, *proofs = zip(*parts, strict=True)
+        generations, ranks, claims, hlcs, authors = (_behind(columns) for columns in zip(*stamps, strict=True))
+        rest = [None if columns[0] is None else _behind(columns) for columns in proofs]
+        columns = tuple([_behind(each) for each in zip(*values, strict=True)])
+        return cls(parts[0].name, (generations, ranks, claims, hlcs, authors), _behind(seqs), columns, *rest)
+
     def writes(self, table: str, keys: Sequence[str]) -> Iterator[Write]:
         """The write of each row."""
         stamps = map(_make, repeat(Stamp), zip(*self.stamps, strict=True))
@@ -58,6 +72,23 @@ class AlikeRows(NamedTuple):
     def writes(self) -> Iterator[Write]:
         """All writes, row by row."""
         return chain.from_iterable(zip(*[each.writes(self.table, self.keys) for each in self.registers], strict=True))
+
+
+def join(rows: Iterable[AlikeRows]) -> list[AlikeRows]:
+    """The same rows, those with the same registers together."""
+    alike: dict[Any, list[AlikeRows]] = {}
+    for each in rows:
+        alike.setdefault((each.table, *[register.kind for register in each.registers]), []).append(each)
+    return [_joined(each) if len(each) > 1 else each[0] for each in alike.values()]
+
+
+def _joined(rows: Sequence[AlikeRows]) -> AlikeRows:
+    registers = [RegisterColumns.joined(parts) for parts in zip(*[each.registers for each in rows], strict=True)]
+    return AlikeRows(rows[0].table, _behind([each.keys for each in rows]), tuple(registers))
+
+
+def _behind(columns: Iterable[Sequence[Any]]) -> list[Any]:
+    return list(chain.from_iterable(columns))
 
 
 class WellFormed(Sequence[Write]):

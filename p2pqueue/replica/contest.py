@@ -12,11 +12,12 @@ from itertools import chain
 from p2pqueue import wire
 from p2pqueue.replica.aside import set_aside
 from p2pqueue.replica.batch import Batch, Known
+from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.columns import WellFormed
 from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.merged import Refused
 from p2pqueue.replica.reading import content_of
-from p2pqueue.replica.signing import UNKNOWN_AUTHOR, body_of, mismatch
+from p2pqueue.replica.signing import UNKNOWN_AUTHOR, mismatch
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp, is_wellformed
 from p2pqueue.replica.system import ALWAYS_VERIFIED
 from p2pqueue.replica.write import Write

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.counting import counting, fold
 from p2pqueue.replica.merged import stamp_text
 from p2pqueue.replica.reading import with_values
-from p2pqueue.replica.signing import body_of
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import INSERT_CHANGE
 from p2pqueue.replica.write import Write

@@ -11,9 +11,9 @@ from struct import unpack
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.clock import COUNTER_BITS, tick
+from p2pqueue.replica.bodies import new_packer
 from p2pqueue.replica.first_changes import insert_changes_of_rows
 from p2pqueue.replica.hashtree import sign_together
-from p2pqueue.replica.signing import new_packer
 
 if TYPE_CHECKING:
     from p2pqueue.replica.inserting import Counts

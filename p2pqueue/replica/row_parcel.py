@@ -15,11 +15,11 @@ from typing import Any
 
 from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
+from p2pqueue.replica.bodies import new_packer
 from p2pqueue.replica.checks import MAX_COLUMNS, check_authors, check_names, check_numbers, check_stamps, check_values
 from p2pqueue.replica.columns import AlikeRows, RegisterColumns
 from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.messages import MAX_WRITES
-from p2pqueue.replica.signing import new_packer
 from p2pqueue.replica.system import SYSTEM_TABLES
 from p2pqueue.replica.write import Write
 

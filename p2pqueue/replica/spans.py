@@ -33,6 +33,24 @@ class Spans:
         del spans._last[0]  # what stands before the first
         return spans
 
+    @classmethod
+    def of_distinct(cls, numbers: Sequence[int]) -> Spans:
+        """As `of_sorted`, of numbers that come once each: where they are few runs only some of them are looked at."""
+        spans = cls()
+        parts = [(0, len(numbers) - 1)] if numbers else []
+        while parts:
+            start, end = parts.pop()
+            first, last = numbers[start], numbers[end]
+            if last - first > end - start:
+                middle = (start + end) // 2
+                parts += [(middle + 1, end), (start, middle)]  # the lower half is looked at first
+            elif spans._last and spans._last[-1] == first - 1:
+                spans._last[-1] = last
+            else:
+                spans._first.append(first)
+                spans._last.append(last)
+        return spans
+
     def remove(self, number: int) -> None:
         """Takes out one number."""
         index = bisect_left(self._last, number)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
-from p2pqueue.replica.columns import WellFormed
+from p2pqueue.replica.columns import WellFormed, join
 from p2pqueue.replica.effects import DropEnded, Effect, Merge, MoveHeads, ReadRows, ReadState, Report, RowPage, Send, State, Taken
 from p2pqueue.replica.messages import MAX_ROWS, MAX_WRITES, Ack, Done, Ended, Heads, Refusal, Refused, RoundId, Rows, Writes
 from p2pqueue.replica.spans import Spans
@@ -23,7 +23,7 @@ QUIET = 2.0  # seconds without a write: a round that has not ended by then was c
 REFUSED_AFTER = 1.0  # seconds from a refusal to the next round: the sender checks what was refused
 LOST_AFTER = 1.0  # seconds: a peer that doesn't know our heads by then has lost them
 TOLD_AFTER = 0.05  # seconds from a moved head to telling it: several commits share one message
-MAX_BATCH = 1_000  # writes in one transaction
+MAX_BATCH = 3 * MAX_WRITES  # writes in one transaction
 FULL = 100  # writes in a message from which on others follow at its heels
 GATHER = 0.04  # seconds for which a full message waits for those that follow: one transaction takes them all
 READING_SHARE = 0.05  # of the time that may go into reading what is counted and held, however much that is
@@ -297,7 +297,7 @@ def _joined(parts: list[Sequence[Write]]) -> Sequence[Write]:
     asked = [part for part in parts if isinstance(part, WellFormed)]
     if len(asked) < len(parts):
         return tuple(chain.from_iterable(parts))
-    return WellFormed(chain.from_iterable(part.single for part in asked), chain.from_iterable(part.alike for part in asked))
+    return WellFormed(chain.from_iterable(part.single for part in asked), join(chain.from_iterable(part.alike for part in asked)))
 
 
 def _words(refusal: Refusal) -> str:

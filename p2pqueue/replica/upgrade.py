@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from p2pqueue import wire
-from p2pqueue.replica.signing import BODY_LIMIT, write_from_body
+from p2pqueue.replica.bodies import BODY_LIMIT, write_from_body
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
 

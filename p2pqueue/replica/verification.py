@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.replica.aside import remove, set_aside
+from p2pqueue.replica.bodies import write_from_body
 from p2pqueue.replica.merged import Refused
-from p2pqueue.replica.signing import UNKNOWN_AUTHOR, write_from_body
+from p2pqueue.replica.signing import UNKNOWN_AUTHOR
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
 

@@ -14,11 +14,12 @@ from typing import Any
 from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
 from p2pqueue.replica.batch import Batch, Known
+from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.counting import BLOCK, add_all, counting, fold, pack_moved
 from p2pqueue.replica.making import RANDOM_SIZE, id_of, maker
 from p2pqueue.replica.merged import Done, Put, Signer
 from p2pqueue.replica.pending import Pending
-from p2pqueue.replica.signing import Keyring, body_of
+from p2pqueue.replica.signing import Keyring
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.statements import Shape, insert_changes
 from p2pqueue.replica.values import in_order

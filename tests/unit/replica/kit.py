@@ -13,8 +13,8 @@ from nacl.signing import SigningKey
 
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.identity.certificate import device_id, issue
+from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.replica import Replica
-from p2pqueue.replica.signing import body_of
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import Shape
 from p2pqueue.replica.tables import Column, Derived, Register, Table

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from p2pqueue.replica.codec import decode, encode
+from p2pqueue.replica.columns import AlikeRows, WellFormed, join
+from p2pqueue.replica.messages import MAX_WRITES, RoundId, Writes
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
@@ -65,6 +68,53 @@ def test_a_batch_of_new_rows_leaves_what_its_writes_leave_one_by_one(seed: int, 
         assert _clips(together) == _clips(alone)
         assert len(merged.refused) == sum(len(each.refused) for each in one_by_one) == 1
         assert len(merged.set_aside) == sum(len(each.set_aside) for each in one_by_one) == 1
+
+
+@pytest.mark.parametrize("known", [0, 7], ids=["into nothing", "some are here"])
+@pytest.mark.parametrize("checked", [False, True], ids=["unchecked", "checked"])
+def test_rows_that_came_column_by_column_leave_what_their_writes_leave_one_by_one(checked: bool, known: int) -> None:
+    space = Space()
+    sound = sorted(_written(space), key=lambda write: (write.table, write.key), reverse=True)
+    odd = _odd_ones("k") if checked else []
+    with space.replica("together") as together, space.replica("alone") as alone:
+        for replica in (together, alone):
+            replica.merge(sound[: known * 10 : known or 1])
+        carried = _over_the_wire(sound, checked=checked)
+        assert sum(len(rows.keys) for rows in carried.alike) > 80
+        together.merge(WellFormed([*carried.single, *odd], carried.alike))
+        for write in [*carried, *odd]:
+            alone.merge([write])
+        assert _clips(together) == _clips(alone)
+        if not known:
+            assert _verified(together) == {int(checked)}
+
+
+def test_a_row_that_comes_twice_among_the_columns_ends_as_it_does_one_by_one() -> None:
+    space = Space()
+    sound = sorted((write for write in _written(space) if write.table == CLIPS.name), key=lambda write: write.key)
+    carried = _over_the_wire(sound, checked=True)
+    with space.replica("together") as together, space.replica("alone") as alone:
+        together.merge(WellFormed([*carried.single, *carried[-9:]], [*carried.alike, *carried.alike]))
+        alone.merge(tuple(carried))
+        assert _clips(together) == _clips(alone)
+
+
+def _verified(replica: Replica) -> set[int]:
+    query = "SELECT DISTINCT verified FROM changes WHERE tbl = 'clips' AND signature IS NOT NULL AND key NOT LIKE 'k%'"
+    return {verified for (verified,) in replica.read(lambda connection: connection.execute(query).fetchall())}
+
+
+def _over_the_wire(writes: Sequence[Write], *, checked: bool) -> WellFormed:
+    single: list[Write] = []
+    alike: list[AlikeRows] = []
+    for start in range(0, len(writes), MAX_WRITES):
+        packed = encode(Writes(RoundId(b"r" * 8, 1), b"s" * 8, 1, tuple(writes[start : start + MAX_WRITES])), deflate=True)
+        message = decode(packed, holds=lambda author, body, signature: checked)
+        assert isinstance(message, Writes)
+        assert isinstance(message.writes, WellFormed)
+        single += message.writes.single
+        alike += message.writes.alike
+    return WellFormed(single, join(alike))
 
 
 def test_a_row_that_is_here_in_part_takes_the_rest() -> None:

@@ -44,7 +44,7 @@ from p2pqueue.replica.offering import RELAY_DELAY, WINDOW
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.sync import Session
-from p2pqueue.replica.taking import HEADS_EVERY, MAX_QUEUE, TOLD_AFTER
+from p2pqueue.replica.taking import HEADS_EVERY, MAX_BATCH, MAX_QUEUE, TOLD_AFTER
 from p2pqueue.replica.write import Head, Write
 
 OURS, THEIRS = b"o" * 16, b"t" * 16
@@ -330,9 +330,9 @@ def test_writes_that_arrive_while_others_merge_share_the_next_transaction() -> N
     side = Side()
     side.serve()
     first = side.take(1, write(1, THEIRS))
-    for index in range(2, 8):
+    for index in range(2, 9):
         assert not some(side.hear(Writes(side.round, PEER, index, tuple(write(index * 200 + n, THEIRS) for n in range(200)))), Merge)
-    assert len(only(side.answer(first, Taken()), Merge).writes) == 1000
+    assert len(only(side.answer(first, Taken()), Merge).writes) == MAX_BATCH
 
 
 def test_a_peer_that_ignores_the_window_is_reported_and_its_messages_dropped() -> None:
