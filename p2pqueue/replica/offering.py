@@ -25,7 +25,7 @@ from p2pqueue.replica.messages import (
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.write import Head, Write
 
-WINDOW = 6  # messages of writes that may be unacknowledged
+WINDOW = 9  # messages of writes that may be unacknowledged
 AHEAD = 4  # messages that are read at once: while others are under way, so many wait to follow them
 RELAY_DELAY = 0.25  # seconds: a received write's own author reaches a linked peer sooner than we could
 MAX_ASKED = 8  # messages of rows kept to answer at the next `done`

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from p2pqueue import wire
@@ -159,22 +160,27 @@ def with_values(
     `unread` leaves the values of signed ones in their bodies, as they travel. Raises `DamagedHome` where a row stands for
     nothing that there is.
     """
+    if not rows:
+        return []
+    tables, keys, registers, *stamps, seqs, bodies, signatures = zip(*rows, strict=True)
     wanted: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if row[9] is None:
-            wanted.setdefault((row[0], row[2]), []).append(row[1])
+    for table, key, register, body in zip(tables, keys, registers, bodies, strict=True):
+        if body is None:
+            wanted.setdefault((table, register), []).append(key)
     try:
-        values = {place: _values(connection, shapes[place[0]], place[1], keys) for place, keys in wanted.items()}
-        return [
-            _make(Write, (row[0], row[1], row[2], _make(Stamp, row[3:8]), row[8], values[row[0], row[2]][row[1]], None, None, False))
-            if row[9] is None
-            else _make(Write, (row[0], row[1], row[2], _make(Stamp, row[3:8]), row[8], (), row[9], row[10], False))
-            if unread or row[10] is None
-            else write_from_body(row[9], row[10])
-            for row in rows
-        ]
+        found = {place: _values(connection, shapes[place[0]], place[1], of_rows) for place, of_rows in wanted.items()}
+        values = [() if body is not None else found[table, register][key]
+                  for table, key, register, body in zip(tables, keys, registers, bodies, strict=True)]  # fmt: skip
     except KeyError as error:
         raise DamagedHome(f"The database is damaged: a change in it has no values ({error}); restore a backup into a new home") from error
+    made = map(_make, repeat(Stamp), zip(*stamps, strict=True))
+    parts = zip(tables, keys, registers, made, seqs, values, bodies, signatures, repeat(False))
+    writes = map(_make, repeat(Write), parts)
+    return list(writes) if unread else [_read(write) for write in writes]
+
+
+def _read(write: Write) -> Write:
+    return write if write.body is None or write.signature is None else write_from_body(write.body, write.signature)
 
 
 def _values(connection: sqlite3.Connection, shape: Shape, register: str, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:

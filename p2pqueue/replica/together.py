@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 from p2pqueue.replica.spans import Span, Spans
@@ -18,9 +19,10 @@ from p2pqueue.replica.system import SYSTEM_TABLES
 
 _ROWS = (
     "SELECT tbl, key, register, generation, rank, claim, hlc, author, seq, body, signature FROM changes "
-    "WHERE tbl = ? AND key IN (SELECT value FROM json_each(?)) AND verified = 1"
+    "WHERE tbl = ? AND key IN (SELECT value FROM json_each(?)) AND verified = 1 ORDER BY key"
 )
 _AT_ONCE = 256  # rows that are looked up at once
+_key = itemgetter(1)
 _SYSTEM = frozenset(table.name for table in SYSTEM_TABLES)
 
 Row = Sequence[Any]  # of `changes`, as `_ROWS` names its columns
@@ -40,25 +42,43 @@ def whole_rows(
 
     Of those that no longer fit it gives the numbers, by author. What says who is who stays before all others.
     """
-    held = {author: Spans(spans) for author, spans in not_held.items()}
-    none = Spans()
+    lacks = _Lacking(above, not_held, only)
     taken = [row for row in newest if row[0] in _SYSTEM]
     places = dict.fromkeys((row[0], row[1]) for row in newest if row[0] not in _SYSTEM)
     sent: set[_Place] = set()
     waiting = iter(places)
     while some := list(islice(waiting, _AT_ONCE)):
-        found: dict[_Place, list[Row]] = {place: [] for place in some}
+        found: dict[_Place, list[Row]] = {}
         for table, alike in groupby(sorted(some), lambda place: place[0]):
-            for row in connection.execute(_ROWS, (table, json.dumps([key for _, key in alike]))):
-                author, seq = row[7], row[8]
-                if seq > above.get(author, 0) and seq not in held.get(author, none) and (only is None or author in only):
-                    found[table, row[1]].append(row)
-        for place, rows in found.items():
+            rows = lacks.of(connection.execute(_ROWS, (table, json.dumps([key for _, key in alike]))).fetchall())
+            found.update({(table, key): list(of_row) for key, of_row in groupby(rows, _key)})
+        for place in some:
+            rows = found.get(place, [])
             if taken and len(taken) + len(rows) > limit:
                 return taken, _numbers(row for row in newest if row[0] not in _SYSTEM and (row[0], row[1]) not in sent)
             taken += rows
             sent.add(place)
     return taken, {}
+
+
+class _Lacking:
+    """Which writes a peer neither counts nor holds."""
+
+    def __init__(self, above: Mapping[bytes, int], held: Mapping[bytes, Iterable[Span]], only: Collection[bytes] | None) -> None:
+        self._above = above
+        self._held = {author: Spans(spans) for author, spans in held.items()}
+        self._only = only
+
+    def of(self, rows: Sequence[Row]) -> list[Row]:
+        """Those of these rows."""
+        authors = {row[7] for row in rows if self._only is None or row[7] in self._only}
+        lowest = {author: self._above.get(author, 0) for author in authors}
+        # What the peer holds are the newest, as a rule: what lies below the first of them needs no further look.
+        first = {author: next(iter(self._held.get(author, ())), (1 << 62, 0))[0] for author in authors}
+        return [row for row in rows if row[7] in authors and (lowest[row[7]] < row[8] < first[row[7]] or self._is(row[7], row[8]))]
+
+    def _is(self, author: bytes, seq: int) -> bool:
+        return seq > self._above.get(author, 0) and seq not in self._held.get(author, ())
 
 
 def _numbers(rows: Iterable[Row]) -> dict[bytes, list[int]]:
