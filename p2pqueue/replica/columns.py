@@ -33,7 +33,7 @@ class RegisterColumns(NamedTuple):
     checked: Sequence[bool] | None = None
 
     def ordered(self, of: Callable[[Sequence[Any]], Sequence[Any]]) -> RegisterColumns:
-        """The same rows in another order, in which `of` puts a column."""
+        """The same rows in another order, in which `of` puts a column; or some of them."""
         generations, ranks, claims, hlcs, authors = map(of, self.stamps)
         proofs = [None if column is None else of(column) for column in (self.bodies, self.signatures, self.checked)]
         return RegisterColumns(self.name, (generations, ranks, claims, hlcs, authors), of(self.seqs), tuple(map(of, self.values)), *proofs)
@@ -68,6 +68,11 @@ class AlikeRows(NamedTuple):
     table: str
     keys: Sequence[str]
     registers: tuple[RegisterColumns, ...]
+
+    def part(self, start: int, stop: int) -> AlikeRows:
+        """Some of the rows."""
+        some = slice(start, stop)
+        return AlikeRows(self.table, self.keys[some], tuple([each.ordered(lambda column: column[some]) for each in self.registers]))
 
     def writes(self) -> Iterator[Write]:
         """All writes, row by row."""
@@ -132,6 +137,16 @@ class WellFormed(Sequence[Write]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._all!r})"
+
+    def part(self, start: int, stop: int) -> WellFormed:
+        """The single writes and rows with these places, single writes counted first and then the rows."""
+        alike, before = [], len(self.single)
+        for rows in self.alike:
+            first, last = max(start - before, 0), min(stop - before, len(rows.keys))
+            if first < last:
+                alike.append(rows.part(first, last))
+            before += len(rows.keys)
+        return WellFormed(self.single[start:stop], alike)
 
     def of_table(self, table: str) -> WellFormed:
         """Those of one table."""

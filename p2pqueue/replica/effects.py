@@ -60,21 +60,20 @@ class ReadUnsent:
     counted: Mapping[bytes, int]
     held: Mapping[bytes, tuple[Span, ...]]
     own_only: bool
-    limit: int
-    max_bytes: int
+    messages: int
+    max_writes: int  # in a message
+    max_bytes: int  # in a message
 
 
 @dataclass(frozen=True)
 class Page:
-    """Answers `ReadUnsent`.
+    """Answers `ReadUnsent`, by the writes of so many messages.
 
-    `sizes` are those of the writes in a message, about. `rest` says what is left beyond these writes: nothing,
-    more to send, or only what may not be relayed. `covered` are numbers of which nothing is unsent beside these
-    writes: what is not among them there was not live any more.
+    `rest` says what is left beyond these: nothing, more to send, or only what may not be relayed. `covered` are numbers of
+    which nothing is unsent beside these writes: what is not among them there was not live any more.
     """
 
-    writes: tuple[Write, ...]
-    sizes: tuple[int, ...]
+    messages: tuple[Sequence[Write], ...]
     rest: Literal["nothing", "more", "not ours to relay"]
     heads: Mapping[bytes, Head]
     falls: int

@@ -46,7 +46,7 @@ class Offering:
         self._falls: int | None = None
         self._sent = 0  # messages of writes in this round
         self._unacked: set[int] = set()
-        self._outbox: deque[tuple[Write, ...]] = deque()
+        self._outbox: deque[Sequence[Write]] = deque()
         self._told: dict[bytes, Head] = {}  # by the last `done`
         self._done: dict[bytes, Head] | None = None  # to be told once the outbox is empty
         self._finished = False  # the last read found nothing unsent
@@ -120,8 +120,7 @@ class Offering:
         if self._look and not self._reading and not self._outbox:
             self._look, self._finished, self._reading = False, False, self._number()
             held = {author: tuple(spans) for author, spans in self._held.items() if spans}
-            limits = AHEAD * self._max_writes, AHEAD * MAX_BYTES
-            effects.append(ReadUnsent(self._reading, dict(self.counted), held, not self._relays, *limits))
+            effects.append(ReadUnsent(self._reading, dict(self.counted), held, not self._relays, AHEAD, self._max_writes, MAX_BYTES))
         if self._finished and not self._outbox:
             effects += [ReadEnded(self._number(), self.round, *asked) for asked in self._asked]
             self._asked.clear()
@@ -138,11 +137,12 @@ class Offering:
             ended = self.round
             self.end(ended)
             return [Send(Again(ended))]
-        for author, numbers in numbers_of(page.writes).items():
-            self._held.setdefault(author, Spans()).add_all(numbers)
+        for message in page.messages:
+            for author, numbers in numbers_of(message).items():
+                self._held.setdefault(author, Spans()).add_all(numbers)
         for author, span in page.covered.items():  # or a long history would be kept, and sent along, as many short runs
             self._held.setdefault(author, Spans()).add(*span)
-        self._outbox.extend(_messages(page, self._max_writes))
+        self._outbox.extend(page.messages)
         self._blocked = page.rest == "not ours to relay"
         if page.rest == "more":
             self._look = True
@@ -203,19 +203,3 @@ class Offering:
             self._told.update(self._done)
             self._done = None
         return effects
-
-
-def _messages(page: Page, max_writes: int) -> list[tuple[Write, ...]]:
-    """Cuts a page into messages within their limits."""
-    messages: list[tuple[Write, ...]] = []
-    batch: list[Write] = []
-    size = 0
-    for write, bytes_of in zip(page.writes, page.sizes, strict=True):
-        if batch and (len(batch) == max_writes or size + bytes_of > MAX_BYTES):
-            messages.append(tuple(batch))
-            batch, size = [], 0
-        batch.append(write)
-        size += bytes_of
-    if batch:
-        messages.append(tuple(batch))
-    return messages

@@ -18,7 +18,7 @@ from p2pqueue.replica.checks import COLUMN_TYPES, MAX_COLUMNS, check_authors, ch
 from p2pqueue.replica.columns import WellFormed
 from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.messages import MAX_WRITES
-from p2pqueue.replica.row_parcel import gather, pack_rows, unpack_rows
+from p2pqueue.replica.row_parcel import pack_rows, unpack_rows
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
 
@@ -39,7 +39,7 @@ def pack_writes(writes: Iterable[Write]) -> tuple[list[bytes], list[Any]]:
 def pack_together(writes: Sequence[Write]) -> tuple[list[bytes], list[Any], list[Any]]:
     """The authors, the writes that go one by one, and the rows that go column by column."""
     authors: dict[bytes, int] = {}
-    single, alike = gather(writes)
+    single, alike = (writes.single, writes.alike) if isinstance(writes, WellFormed) else (writes, ())
     packed = [_packed(write, authors) for write in single]
     rows = [pack_rows(each, authors) for each in alike]
     return list(authors), packed, rows

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from p2pqueue.replica import reading
-from p2pqueue.replica.columns import WellFormed, authors_of
+from p2pqueue.replica.columns import WellFormed, authors_of, numbers_of
 from p2pqueue.replica.comparing import bucket_writes, digests, greater_writes
+from p2pqueue.replica.cutting import cut
 from p2pqueue.replica.digest import mark_of
 from p2pqueue.replica.effects import (
     Answer,
@@ -38,7 +39,9 @@ from p2pqueue.replica.effects import (
     State,
     Taken,
 )
-from p2pqueue.replica.messages import MAX_MARKS, MAX_MENDED, Refusal, RowId, write_size
+from p2pqueue.replica.in_columns import in_columns
+from p2pqueue.replica.messages import MAX_MARKS, MAX_MENDED, Refusal, RowId
+from p2pqueue.replica.reading import with_values
 from p2pqueue.replica.recheck import recheck
 from p2pqueue.replica.replica import Merged, Refused, Replica
 from p2pqueue.replica.spans import Span, Spans
@@ -121,21 +124,25 @@ class Peering:
         if only is not None:
             heads = {author: head for author, head in heads.items() if author in only}
         if not reading.is_anything_unsent(connection, request.counted, request.held):  # as nearly always
-            return Page((), (), "nothing", heads, _falls(connection))
-        rows, left, is_more = _unsent_rows(connection, request, only, request.limit // _REGISTERS + 1)
-        writes = reading.with_values(connection, shapes, rows, unread=True)
-        aside = request.limit + 1 - len(writes)
-        writes += reading.unsent_aside(connection, above=request.counted, not_held=request.held, limit=aside, only=only)
-        sizes = _within(writes[: request.limit], request.max_bytes)
-        kept, unkept = writes[: len(sizes)], writes[len(sizes) :]
+            return Page((), "nothing", heads, _falls(connection))
+        limit = request.messages * request.max_writes
+        rows, left, is_more = _unsent_rows(connection, request, only, limit // _REGISTERS + 1)
+        writes = (
+            in_columns(connection, shapes, rows) if len(rows) >= _MANY else WellFormed(with_values(connection, shapes, rows, unread=True))
+        )
+        aside = reading.unsent_aside(connection, above=request.counted, not_held=request.held, limit=limit + 1 - len(writes), only=only)
+        writes = WellFormed((*writes.single, *aside), writes.alike) if aside else writes
+        messages = list(cut(writes, max_writes=request.max_writes, max_bytes=request.max_bytes))
+        kept, unkept = messages[: request.messages], messages[request.messages :]
         rest: Literal["nothing", "more", "not ours to relay"] = "more" if unkept or is_more else "nothing"
         if rest == "nothing" and only is not None:
             others = set(reading.authors(connection)) - only
             if reading.live_writes(connection, shapes, above=request.counted, not_held=request.held, limit=1, only=others):
                 rest = "not ours to relay"
-        for write in unkept:
-            left.setdefault(write.stamp.author, []).append(write.seq)
-        return Page(tuple(kept), tuple(sizes), rest, heads, _falls(connection), _covered(connection, request, heads, left))
+        for message in unkept:
+            for author, numbers in numbers_of(message).items():
+                left.setdefault(author, []).extend(numbers)
+        return Page(tuple(kept), rest, heads, _falls(connection), _covered(connection, request, heads, left))
 
     def _merge(self, request: Merge) -> Taken:
         writes: Sequence[Write] = request.writes
@@ -220,7 +227,7 @@ def _unsent_rows(
 
     They are those of the newest writes, so many of which are looked at.
     """
-    counted, held, most = request.counted, request.held, request.limit
+    counted, held, most = request.counted, request.held, request.messages * request.max_writes
     rows, left = reading.unsent(connection, above=counted, not_held=held, limit=limit, only=only)
     if len(rows) < _MANY and (limit > most or len(rows) < limit):
         return rows, left, False
@@ -312,19 +319,6 @@ def _introduces(write: Write, device: str) -> bool:
 
 def _refusal(refused: Refused) -> Refusal:
     return Refusal(refused.author, refused.seq, refused.reason)
-
-
-def _within(writes: list[Write], max_bytes: int) -> list[int]:
-    """The sizes of as many writes as fit, at least of one."""
-    sizes: list[int] = []
-    total = 0
-    for write in writes:
-        size = write_size(write)
-        total += size
-        if total > max_bytes and sizes:
-            break
-        sizes.append(size)
-    return sizes
 
 
 __all__ = ["Head", "Peering"]

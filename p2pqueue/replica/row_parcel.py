@@ -8,86 +8,34 @@ them again. That takes a third of the bytes off, and nobody has to make a write 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain, groupby, repeat
-from operator import itemgetter, sub
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain, repeat
+from operator import sub
 from typing import Any
 
-from p2pqueue import wire
-from p2pqueue.errors import MalformedMessage
 from p2pqueue.replica.bodies import new_packer
 from p2pqueue.replica.checks import MAX_COLUMNS, check_authors, check_names, check_numbers, check_stamps, check_values
 from p2pqueue.replica.columns import AlikeRows, RegisterColumns
 from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.messages import MAX_WRITES
 from p2pqueue.replica.system import SYSTEM_TABLES
-from p2pqueue.replica.write import Write
-
-FEWEST = 4  # rows that go column by column
 
 _SYSTEM = frozenset(table.name for table in SYSTEM_TABLES)  # their order matters: they say who is who
-_of_row = itemgetter(0, 1)  # table and key of a write
-_make = tuple.__new__  # a named tuple's own way of making takes three times as long
 
-Row = tuple[Write, ...]
 Holds = Callable[[bytes, bytes, bytes], bool]  # whether this author made this signature over this body
-_Pack = Callable[[Any], bytes]
-_Kind = tuple[tuple[str, int, bool], ...]  # of each register: its name, how many columns it has, whether it is signed
 
 
-def gather(writes: Iterable[Write]) -> tuple[list[Write], list[list[Row]]]:
-    """The writes that go one by one, and those of rows that go together, with all their values."""
-    single: list[Write] = []
-    alike: dict[tuple[str, _Kind], list[Row]] = {}
-    pack = new_packer().pack
-    for (table, _), some in groupby(writes, _of_row):
-        row = tuple(some)
-        opened = None if table in _SYSTEM else _opened(row, pack)
-        if opened is None:
-            single += row
-        else:
-            alike.setdefault((table, tuple([(each[2], len(each[5]), each[7] is not None) for each in opened])), []).append(opened)
-    together = []
-    for rows in alike.values():
-        if len(rows) >= FEWEST:
-            together.append(rows)
-        else:
-            single += chain.from_iterable(rows)
-    return single, together
+def pack_rows(rows: AlikeRows, authors: dict[bytes, int]) -> list[Any]:
+    """How rows travel; their authors get their places in `authors`."""
+    return [rows.table, rows.keys, [_pack_register(each, authors) for each in rows.registers]]
 
 
-def _opened(row: Row, pack: _Pack) -> Row | None:
-    """A row with the values of what is signed in it; None where a body isn't what whoever gets it would pack."""
-    opened = []
-    for write in row:
-        table, key, register, stamp, seq, _, body, signature, checked = write
-        if (body is None) != (signature is None):
-            return None
-        if body is not None:
-            try:
-                values = tuple(wire.unpack(body, nesting=None)[5])
-                if pack((table, key, register, stamp, seq, values)) != body:
-                    return None
-            except (MalformedMessage, IndexError, TypeError, ValueError, KeyError):
-                return None
-            write = _make(Write, (table, key, register, stamp, seq, values, body, signature, checked))
-        opened.append(write)
-    return tuple(opened)
-
-
-def pack_rows(rows: Sequence[Row], authors: dict[bytes, int]) -> list[Any]:
-    """Rows as `gather` gives them; authors get their places in `authors`."""
-    registers = [_pack_register(writes, authors) for writes in zip(*rows, strict=True)]
-    return [rows[0][0].table, [row[0].key for row in rows], registers]
-
-
-def _pack_register(writes: Sequence[Write], authors: dict[bytes, int]) -> list[Any]:
-    _, _, names, stamps, seqs, values, _, signatures, _ = zip(*writes, strict=True)
-    generations, ranks, claims, hlcs, makers = zip(*stamps, strict=True)
+def _pack_register(register: RegisterColumns, authors: dict[bytes, int]) -> list[Any]:
+    generations, ranks, claims, hlcs, makers = register.stamps
     places = [authors.setdefault(maker, len(authors)) for maker in makers]
-    columns = [_short(column) for column in zip(*values, strict=True)]
-    numbers = [_short(generations), _short(ranks), _short(claims), _steps(hlcs), _short(places), _steps(seqs)]
-    return [names[0], *numbers, columns, None if signatures[0] is None else signatures]
+    columns = [_short(column) for column in register.values]
+    numbers = [_short(generations), _short(ranks), _short(claims), _steps(hlcs), _short(places), _steps(register.seqs)]
+    return [register.name, *numbers, columns, register.signatures]
 
 
 def _short(column: Sequence[Any]) -> Sequence[Any]:

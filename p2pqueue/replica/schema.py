@@ -27,7 +27,7 @@ CORE = (
         generation INTEGER NOT NULL, rank INTEGER NOT NULL, claim INTEGER NOT NULL, hlc INTEGER NOT NULL,
         body BLOB, signature BLOB,
         verified INTEGER NOT NULL DEFAULT 1,
-        PRIMARY KEY (tbl, key, register)) STRICT""",
+        PRIMARY KEY (tbl, key, register)) STRICT, WITHOUT ROWID""",
     "CREATE INDEX changes_by_author ON changes(author, seq)",
     "CREATE INDEX changes_unverified ON changes(author, seq) WHERE verified = 0",
     # The heads of all authors but the own, whose head is its last commit: so a commit writes two pages less.

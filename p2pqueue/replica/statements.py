@@ -140,9 +140,9 @@ class Shape:
         """Empties these registers of one row; parameter: key."""
         return self._texts.get(("clear", registers)) or self._keep("clear", registers, self._clear(registers))
 
-    def select(self, register: str) -> str:
-        """Reads key and values of one register for the keys in a JSON array."""
-        return self._texts.get(("select", (register,))) or self._keep("select", (register,), self._select(register))
+    def select(self, *registers: str) -> str:
+        """Reads key and values of registers for the keys in a JSON array."""
+        return self._texts.get(("select", registers)) or self._keep("select", registers, self._select(registers))
 
     def derive_all(self) -> str:
         """Computes the stored derived columns of all rows anew; empty where there are none."""
@@ -184,9 +184,9 @@ class Shape:
         settings = ", ".join(f"{quote(name)} = {text}" for name, text in (given | self._derivation.changed(given)).items())
         return f"UPDATE {quote(self.name)} SET {settings} WHERE {quote(self.table.key)} = ?"
 
-    def _select(self, register: str) -> str:
+    def _select(self, registers: tuple[str, ...]) -> str:
         key = quote(self.table.key)
-        values = ", ".join([key, *(quote(column.sql_name) for column in self.registers[register].columns)])
+        values = ", ".join([key, *(quote(column.sql_name) for name in registers for column in self.registers[name].columns)])
         return f"SELECT {values} FROM {quote(self.name)} WHERE {key} IN (SELECT value FROM json_each(?))"
 
     def _given(self, registers: tuple[str, ...]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from nacl.signing import SigningKey
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.identity.certificate import device_id, issue
 from p2pqueue.replica.bodies import body_of
+from p2pqueue.replica.effects import Page, ReadUnsent
+from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import Shape
 from p2pqueue.replica.tables import Column, Derived, Register, Table
@@ -183,3 +187,25 @@ def signed_write(device: Device, author: bytes, seq: int, register: str, values:
     plain = write_of(author, seq, register, values, **{"table": "clips", "first": True, **rest})
     body = body_of(plain.table, plain.key, plain.register, plain.stamp, plain.seq, plain.values)
     return Write(plain.table, plain.key, plain.register, plain.stamp, plain.seq, plain.values, body, device.sign(body))
+
+
+def writes_of(page: Page) -> list[Write]:
+    """What all its messages hold."""
+    return list(chain.from_iterable(page.messages))
+
+
+def pages(replica: Replica, limit: int) -> list[Page]:
+    """All pages that a peer gets that has nothing."""
+    held: dict[bytes, Spans] = {}
+    got: list[Page] = []
+    while not got or got[-1].rest == "more":
+        request = ReadUnsent(1, {}, {author: tuple(spans) for author, spans in held.items()}, False, 1, limit, 1 << 20)
+        page = Peering(replica, "peer").answer(request)
+        assert isinstance(page, Page)
+        assert page.messages or page.rest == "nothing"
+        got.append(page)
+        for write in writes_of(page):
+            held.setdefault(write.stamp.author, Spans()).add(write.seq)
+        for author, span in page.covered.items():
+            held.setdefault(author, Spans()).add(*span)
+    return got

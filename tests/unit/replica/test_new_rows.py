@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import chain
 
 import pytest
 
@@ -13,13 +14,18 @@ from p2pqueue.replica.messages import MAX_WRITES, RoundId, Writes
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
-from tests.unit.replica.kit import CLIPS, Space, everything, make_clip, state, write_of
+from tests.unit.replica.kit import CLIPS, Space, everything, make_clip, pages, state, write_of
 
 A = b"a" * 16
 
 
 def _written(space: Space) -> list[Write]:
-    """Clips of all kinds: with a cover or without, staged, titled, deleted, made again."""
+    with _sender(space) as sender:
+        return everything(sender)
+
+
+def _sender(space: Space) -> Replica:
+    """Who wrote clips of all kinds: with a cover or without, staged, titled, deleted, made again."""
 
     def make(number: int) -> None:
         key = sender.write(make_clip)
@@ -30,10 +36,10 @@ def _written(space: Space) -> list[Write]:
         if number % 7 == 0:
             sender.write(lambda writer: writer.delete("clips", key))
 
-    with space.replica("sender") as sender:
-        for number in range(100):
-            make(number)
-        return everything(sender)
+    sender = space.replica("sender")
+    for number in range(100):
+        make(number)
+    return sender
 
 
 def _odd_ones(key: str) -> list[Write]:
@@ -74,12 +80,12 @@ def test_a_batch_of_new_rows_leaves_what_its_writes_leave_one_by_one(seed: int, 
 @pytest.mark.parametrize("checked", [False, True], ids=["unchecked", "checked"])
 def test_rows_that_came_column_by_column_leave_what_their_writes_leave_one_by_one(checked: bool, known: int) -> None:
     space = Space()
-    sound = sorted(_written(space), key=lambda write: (write.table, write.key), reverse=True)
+    with _sender(space) as sender:
+        carried, sound = _over_the_wire(sender, checked=checked), everything(sender)
     odd = _odd_ones("k") if checked else []
     with space.replica("together") as together, space.replica("alone") as alone:
         for replica in (together, alone):
             replica.merge(sound[: known * 10 : known or 1])
-        carried = _over_the_wire(sound, checked=checked)
         assert sum(len(rows.keys) for rows in carried.alike) > 80
         together.merge(WellFormed([*carried.single, *odd], carried.alike))
         for write in [*carried, *odd]:
@@ -91,8 +97,8 @@ def test_rows_that_came_column_by_column_leave_what_their_writes_leave_one_by_on
 
 def test_a_row_that_comes_twice_among_the_columns_ends_as_it_does_one_by_one() -> None:
     space = Space()
-    sound = sorted((write for write in _written(space) if write.table == CLIPS.name), key=lambda write: write.key)
-    carried = _over_the_wire(sound, checked=True)
+    with _sender(space) as sender:
+        carried = _over_the_wire(sender, checked=True)
     with space.replica("together") as together, space.replica("alone") as alone:
         together.merge(WellFormed([*carried.single, *carried[-9:]], [*carried.alike, *carried.alike]))
         alone.merge(tuple(carried))
@@ -104,16 +110,17 @@ def _verified(replica: Replica) -> set[int]:
     return {verified for (verified,) in replica.read(lambda connection: connection.execute(query).fetchall())}
 
 
-def _over_the_wire(writes: Sequence[Write], *, checked: bool) -> WellFormed:
+def _over_the_wire(sender: Replica, *, checked: bool) -> WellFormed:
+    """What a device gets that has nothing."""
     single: list[Write] = []
     alike: list[AlikeRows] = []
-    for start in range(0, len(writes), MAX_WRITES):
-        packed = encode(Writes(RoundId(b"r" * 8, 1), b"s" * 8, 1, tuple(writes[start : start + MAX_WRITES])), deflate=True)
-        message = decode(packed, holds=lambda author, body, signature: checked)
-        assert isinstance(message, Writes)
-        assert isinstance(message.writes, WellFormed)
-        single += message.writes.single
-        alike += message.writes.alike
+    for message in chain.from_iterable(page.messages for page in pages(sender, MAX_WRITES)):
+        packed = encode(Writes(RoundId(b"r" * 8, 1), b"s" * 8, 1, message), deflate=True)
+        received = decode(packed, holds=lambda author, body, signature: checked)
+        assert isinstance(received, Writes)
+        assert isinstance(received.writes, WellFormed)
+        single += received.writes.single
+        alike += received.writes.alike
     return WellFormed(single, join(alike))
 
 

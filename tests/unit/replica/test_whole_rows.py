@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from p2pqueue.replica.effects import Page, ReadUnsent
-from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.replica import Replica
-from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.writer import Put, Writer
-from tests.unit.replica.kit import Space
+from tests.unit.replica.kit import Space, pages, writes_of
 
 CLIPS = 300
 
@@ -29,28 +26,11 @@ def fill(replica: Replica) -> list[str]:
     return keys
 
 
-def pages(replica: Replica, limit: int) -> list[Page]:
-    """All pages that a peer gets that has nothing."""
-    held: dict[bytes, Spans] = {}
-    got: list[Page] = []
-    while not got or got[-1].rest == "more":
-        request = ReadUnsent(1, {}, {author: tuple(spans) for author, spans in held.items()}, False, limit, 1 << 20)
-        page = Peering(replica, "peer").answer(request)
-        assert isinstance(page, Page)
-        assert page.writes or page.rest == "nothing"
-        got.append(page)
-        for write in page.writes:
-            held.setdefault(write.stamp.author, Spans()).add(write.seq)
-        for author, span in page.covered.items():
-            held.setdefault(author, Spans()).add(*span)
-    return got
-
-
 @pytest.mark.parametrize("limit", [3, 50, 100, 250, 5_000])
 def test_everything_is_sent_once_whatever_fits_into_a_page(limit: int) -> None:
     with Space().replica("here") as here:
         fill(here)
-        sent = [write.seq for page in pages(here, limit) for write in page.writes]
+        sent = [write.seq for page in pages(here, limit) for write in writes_of(page)]
         live = here.read(lambda connection: connection.execute("SELECT seq FROM changes ORDER BY seq").fetchall())
     assert sorted(sent) == [seq for (seq,) in live]
 
@@ -59,7 +39,7 @@ def test_everything_is_sent_once_whatever_fits_into_a_page(limit: int) -> None:
 def test_all_registers_of_a_row_come_in_one_page_the_newest_rows_first(limit: int) -> None:
     with Space().replica("here") as here:
         keys = fill(here)
-        found = [[write.key for write in page.writes if write.table == "clips"] for page in pages(here, limit)]
+        found = [[write.key for write in writes_of(page) if write.table == "clips"] for page in pages(here, limit)]
     assert all(len(page) <= limit for page in found)
     assert all(page.count(key) == 3 for page in found for key in page)
     assert list(dict.fromkeys(key for page in found for key in page)) == keys[::-1]

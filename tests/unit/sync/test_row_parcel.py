@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgpack
@@ -15,9 +16,8 @@ from hypothesis import strategies as st
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.codec import DEFLATED_FROM, decode, encode
-from p2pqueue.replica.columns import WellFormed, authors_of, join, keys_of, numbers_of, tables_of
+from p2pqueue.replica.columns import AlikeRows, RegisterColumns, WellFormed, authors_of, join, keys_of, numbers_of, tables_of
 from p2pqueue.replica.messages import MAX_WRITES, RoundId, Writes
-from p2pqueue.replica.row_parcel import FEWEST
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
 
@@ -41,15 +41,29 @@ def rows(count: int, **odd: Any) -> list[Write]:
     return [write for number in range(count, 0, -1) for write in row(number, **odd)]
 
 
-def carried(writes: Sequence[Write], holds: Holds | None = None) -> WellFormed:
-    message = decode(encode(Writes(ROUND, b"s" * 8, 1, tuple(writes)), deflate=True), holds=holds)
+def together(writes: Sequence[Write]) -> AlikeRows:
+    """Rows of the same registers, column by column."""
+    by_row = [list(of_row) for _, of_row in groupby(writes, lambda write: write.key)]
+    registers = []
+    for column in zip(*by_row, strict=True):
+        _, _, names, stamps, seqs, values, bodies, signatures, _ = zip(*column, strict=True)
+        generations, ranks, claims, hlcs, authors = zip(*stamps, strict=True)
+        made = RegisterColumns(names[0], (generations, ranks, claims, hlcs, authors), seqs, tuple(zip(*values, strict=True)))
+        proven = made._replace(bodies=bodies, signatures=signatures, checked=[False] * len(by_row))
+        registers.append(made if bodies[0] is None else proven)
+    return AlikeRows(writes[0].table, [of_row[0].key for of_row in by_row], tuple(registers))
+
+
+def carried(writes: WellFormed | AlikeRows, holds: Holds | None = None) -> WellFormed:
+    writes = WellFormed((), [writes]) if isinstance(writes, AlikeRows) else writes
+    message = decode(encode(Writes(ROUND, b"s" * 8, 1, writes), deflate=True), holds=holds)
     assert isinstance(message, Writes)
     assert isinstance(message.writes, WellFormed)
     return message.writes
 
 
 def test_rows_arrive_as_they_were_sent_and_none_of_their_writes_goes_alone() -> None:
-    found = carried(rows(50))
+    found = carried(together(rows(50)))
     assert found == tuple(rows(50))
     assert found.single == ()
     assert [(each.table, len(each.keys), len(each.registers)) for each in found.alike] == [("jobs", 50, 3)]
@@ -59,7 +73,7 @@ def test_rows_arrive_as_they_were_sent_and_none_of_their_writes_goes_alone() -> 
 
 def test_what_the_writes_have_in_common_is_known_without_making_them() -> None:
     writes = [*rows(20), *rows(25, author=OTHER, table="runs"), *row(99, table="devices")]
-    found = carried(writes)
+    found = carried(WellFormed(writes[-3:], [together(writes[:60]), together(writes[60:-3])]))
     for ask in (tables_of, keys_of, authors_of):
         assert ask(found) == ask(writes)
     assert {author: sorted(numbers) for author, numbers in numbers_of(found).items()} == {
@@ -71,7 +85,6 @@ def test_what_the_writes_have_in_common_is_known_without_making_them() -> None:
 CELLS = st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5)
 WRITES = st.lists(
     st.tuples(
-        st.sampled_from(["jobs", "runs"]),
         st.integers(1, 1 << 40),
         st.integers(0, 3),
         st.integers(1, 1 << 50),
@@ -86,19 +99,16 @@ WRITES = st.lists(
 @given(WRITES)
 def test_whatever_their_values_are_they_arrive_with_the_same_bits(entries: list[Any]) -> None:
     writes = [
-        Write(table, f"k{place}", "tune", Stamp(0, rank, 0, time, author), seq, tuple(values))
-        for place, (table, seq, rank, time, author, values) in enumerate(entries)
+        Write("jobs", f"k{place}", "tune", Stamp(0, rank, 0, time, author), seq, tuple(values))
+        for place, (seq, rank, time, author, values) in enumerate(entries)
     ]
-    found = {write.key: write for write in carried(writes)}
-    assert len(found) == len(writes)
-    for write in writes:
-        assert msgpack.packb(found[write.key]) == msgpack.packb(write)
+    assert [msgpack.packb(write) for write in carried(together(writes))] == [msgpack.packb(write) for write in writes]
 
 
 @pytest.mark.parametrize("column", [[1, 1.0], [0.0, -0.0], [1, 0.0], ["", b""], [None, 0]], ids=repr)
 def test_values_that_are_equal_and_not_the_same_are_kept_apart(column: list[Any]) -> None:
     writes = [write for number in range(1, 41) for write in row(number, title=column[number % 2])]
-    assert [repr(write.values) for write in carried(writes)] == [repr(write.values) for write in writes]
+    assert [repr(write.values) for write in carried(together(writes))] == [repr(write.values) for write in writes]
 
 
 def test_signatures_are_checked_over_the_bodies_that_were_signed() -> None:
@@ -109,44 +119,21 @@ def test_signatures_are_checked_over_the_bodies_that_were_signed() -> None:
         assert (author, signature) == (AUTHOR, b"s" * 64)
         return signed[body] != "key-00007"
 
-    found = carried(writes, holds)
+    found = carried(together(writes), holds)
     assert {write.key for write in found if write.signature and not write.checked} == {"key-00007"}
     assert not any(write.checked for write in found if not write.signature)
 
 
-def test_a_body_that_says_the_same_in_other_bytes_goes_alone() -> None:
-    writes = rows(30)
-    said = writes[0]
-    assert said.body is not None
-    writes[0] = said._replace(body=b"\xdc\x00\x06" + said.body[1:])  # an array whose length takes two bytes more
-    found = carried(writes)
-    assert set(found.single) == set(writes[:3])
-    assert set(found) == set(writes)
-
-
-def test_rows_of_the_system_go_one_by_one_in_their_order() -> None:
-    writes = [*rows(10, table="devices"), *rows(10)]
-    found = carried(writes)
-    assert found.single == tuple(writes[:30])
-    assert len(found.alike) == 1
-
-
-def test_few_rows_of_a_kind_go_one_by_one() -> None:
-    few = [write for number in range(FEWEST - 1) for write in row(900 + number)[:2]]
-    found = carried([*rows(15), *few])
-    assert found.single == tuple(few)
-
-
 def test_rows_of_several_messages_are_joined_where_they_have_the_same_registers() -> None:
-    first, second, third = carried(rows(30)), carried(rows(40)[:60]), carried(rows(20, table="runs"))
-    together = join([*first.alike, *third.alike, *second.alike])
-    assert [len(each.keys) for each in together] == [50, 20]
-    assert set(WellFormed((), together)) == {*first, *second, *third}
+    first, second, third = (carried(together(each)) for each in (rows(30), rows(40)[-60:], rows(20, table="runs")))
+    joined = join([*first.alike, *third.alike, *second.alike])
+    assert [len(each.keys) for each in joined] == [50, 20]
+    assert set(WellFormed((), joined)) == {*first, *second, *third}
 
 
 def packed_rows() -> list[Any]:
     """A message as it is packed: authors, single writes, rows."""
-    fields = msgpack.unpackb(encode(Writes(ROUND, b"s" * 8, 1, tuple(rows(20))), deflate=True))
+    fields = msgpack.unpackb(encode(Writes(ROUND, b"s" * 8, 1, WellFormed((), [together(rows(20))])), deflate=True))
     found: list[Any] = msgpack.unpackb(zlib.decompress(fields["z"]))
     return found
 

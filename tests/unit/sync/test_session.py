@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from p2pqueue.replica.columns import WellFormed
+from p2pqueue.replica.cutting import cut
 from p2pqueue.replica.effects import (
     DropEnded,
     Effect,
@@ -70,7 +72,7 @@ def write(seq: int, author: bytes = OURS, size: int = 1) -> Write:
 
 def page(writes: Sequence[Write], rest: Any = "nothing", heads: Any = None, falls: int = 0) -> Page:
     heads = heads if heads is not None else {OURS: Head(max((each.seq for each in writes), default=0), b"tag")}
-    return Page(tuple(writes), tuple(map(write_size, writes)), rest, heads, falls)
+    return Page(tuple(cut(WellFormed(writes), max_writes=MAX_WRITES, max_bytes=MAX_BYTES)), rest, heads, falls)
 
 
 class Side:
