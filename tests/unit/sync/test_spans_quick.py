@@ -15,6 +15,11 @@ def test_a_set_made_from_sorted_numbers_is_that_of_the_same_numbers_added(number
     assert Spans.of_sorted(sorted(numbers)) == Spans((number, number) for number in numbers)
 
 
+@given(NUMBERS)
+def test_a_set_found_by_halves_is_that_of_the_same_numbers_added(numbers: set[int]) -> None:
+    assert Spans.of_distinct(sorted(numbers)) == Spans((number, number) for number in numbers)
+
+
 @given(NUMBERS, st.integers(0, 61))
 def test_a_number_that_was_taken_out_is_not_in_and_all_others_are(numbers: set[int], gone: int) -> None:
     spans = Spans((number, number) for number in numbers)
