@@ -13,7 +13,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,8 +25,14 @@ from benchmarks.yardstick import judged
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity, create
 from p2pqueue.jobs.tables import TABLES
-from p2pqueue.replica.columns import WellFormed
+from p2pqueue.replica.codec import decode, encode
+from p2pqueue.replica.columns import AlikeRows, WellFormed, join, numbers_of
+from p2pqueue.replica.cutting import cut
+from p2pqueue.replica.effects import Page, ReadUnsent
+from p2pqueue.replica.messages import MAX_BYTES, MAX_WRITES, RoundId, Writes
+from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Put, Writer
@@ -174,20 +180,42 @@ def merging(scene: Scene, rounds: int, jobs: int) -> tuple[list[float], list[flo
     source = scene.replica()
     for _ in range(jobs // (BATCH // 2)):
         source.write(make)
-    writes = [write for write in source.live_writes(above={}, limit=4 * jobs) if write.table == "jobs"]
-    who = [write for write in source.live_writes(above={}, limit=10) if write.table != "jobs"]
+    received = _received(source)
     source.close()
-    checked = [write._replace(checked=write.signature is not None) for write in writes]  # as the threads that decode do
+    who, number = received.single, len(received)
     merged, checking = [], []
     for _ in range(rounds):
-        merged.append(len(writes) / asyncio.run(_merge(*scene.home(), who, checked)))
+        merged.append(number / asyncio.run(_merge(*scene.home(), who, received)))
         with scene.replica() as target:
-            target.merge([*who, *writes])
+            target.merge([write._replace(checked=False) for write in received])
             checking.append(_rate(lambda target=target: target.verify_pending(jobs), jobs))  # type: ignore[misc]
-    return merged, checking, len(writes) // 6
+    return merged, checking, number // 6
 
 
-async def _merge(home: Home, identity: Identity, who: list[Write], writes: list[Write]) -> float:
+def _received(source: Replica) -> WellFormed:
+    """All writes of a replica as a device has them that had nothing: sent, packed, read, and their signatures checked."""
+    session, peering, held = b"benchmrk", Peering(source, "peer"), dict[bytes, Spans]()
+    single: list[Write] = []
+    alike: list[AlikeRows] = []
+    more = True
+    while more:
+        told = {author: tuple(spans) for author, spans in held.items()}
+        page = peering.answer(ReadUnsent(1, {}, told, False, 4, MAX_WRITES, MAX_BYTES))
+        assert isinstance(page, Page)
+        for message in page.messages:
+            for author, numbers in numbers_of(message).items():
+                held.setdefault(author, Spans()).add_all(numbers)
+            packed = encode(Writes(RoundId(session, 1), session, 1, message), deflate=True)
+            read = decode(packed, holds=lambda author, body, signature: True)
+            assert isinstance(read, Writes)
+            assert isinstance(read.writes, WellFormed)
+            single += read.writes.single
+            alike += read.writes.alike
+        more = page.rest == "more"
+    return WellFormed(single, join(alike))
+
+
+async def _merge(home: Home, identity: Identity, who: Sequence[Write], writes: WellFormed) -> float:
     """Seconds until all are merged and durable: batches come as they are decoded, as many at once as a session has messages."""
     store = await Store.open(home.replica_file, tables=TABLES, identity=identity)
     await store.merge(who)
@@ -199,9 +227,9 @@ async def _merge(home: Home, identity: Identity, who: list[Write], writes: list[
 
     start = time.perf_counter()
     async with asyncio.TaskGroup() as group:
-        for begin in range(0, len(writes), BATCH):
+        for batch in cut(WellFormed((), writes.alike), max_writes=BATCH, max_bytes=1 << 30):
             await window.acquire()
-            group.create_task(merge(WellFormed(writes[begin : begin + BATCH])))
+            group.create_task(merge(batch))
     took = time.perf_counter() - start
     await store.close()
     return took
@@ -246,7 +274,7 @@ def _converging(scene: Scene, rounds: int, count: int) -> list[float]:
             edit(right, keys, "right")
             start = time.perf_counter()
             for sender, receiver in ((left, right), (right, left)):
-                _merge(receiver, [write for write in sender.live_writes(above={}, limit=2 * count) if write.table == "jobs"])
+                receiver.merge([write for write in sender.live_writes(above={}, limit=2 * count) if write.table == "jobs"])
             times.append(time.perf_counter() - start)
             assert _titles(left) == _titles(right)
     return times
