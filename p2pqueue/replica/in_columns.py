@@ -55,7 +55,10 @@ def _columns(connection: sqlite3.Connection, shapes: Mapping[str, Shape], table:
     if shape is None or not set(names) <= shape.registers.keys():
         return None
     keys = [of_row[0][1] for of_row in rows]
-    columns = list(zip(*values_of(connection, shape, names, keys), strict=True))
+    found = values_of(connection, shape, names, keys)
+    if found is None:
+        return None
+    columns = list(zip(*found, strict=True))
     pack = new_packer().pack
     registers = []
     for name, column in zip(names, zip(*rows, strict=True), strict=True):

@@ -172,7 +172,7 @@ def with_values(
         values = [() if body is not None else found[table, register][key]
                   for table, key, register, body in zip(tables, keys, registers, bodies, strict=True)]  # fmt: skip
     except KeyError as error:
-        raise _damaged(error) from error
+        raise DamagedHome(f"The database is damaged: a change in it has no values ({error}); restore a backup into a new home") from error
     made = map(_make, repeat(Stamp), zip(*stamps, strict=True))
     parts = zip(tables, keys, registers, made, seqs, values, bodies, signatures, repeat(False))
     writes = map(_make, repeat(Write), parts)
@@ -183,17 +183,10 @@ def _read(write: Write) -> Write:
     return write if write.body is None or write.signature is None else write_from_body(write.body, write.signature)
 
 
-def values_of(connection: sqlite3.Connection, shape: Shape, registers: Sequence[str], keys: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The values of registers of these rows, in their order. Raises `DamagedHome` where there are none."""
+def values_of(connection: sqlite3.Connection, shape: Shape, registers: Sequence[str], keys: Sequence[str]) -> list[Row] | None:
+    """The values of registers of these rows, in their order; None where a row isn't there."""
     found = {row[0]: row[1:] for row in connection.execute(shape.select(*registers), (json.dumps(keys),))}
-    try:
-        return [found[key] for key in keys]
-    except KeyError as error:
-        raise _damaged(error) from error
-
-
-def _damaged(error: KeyError) -> DamagedHome:
-    return DamagedHome(f"The database is damaged: a change in it has no values ({error}); restore a backup into a new home")
+    return [found[key] for key in keys] if found.keys() >= set(keys) else None
 
 
 def _values(connection: sqlite3.Connection, shape: Shape, register: str, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
