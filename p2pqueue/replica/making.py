@@ -6,7 +6,8 @@ table and one into `changes`. Jobs come this way, one by one or thousands at a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
@@ -32,33 +33,31 @@ def maker(shape: Shape, register: str) -> Make:
     It gives their ids, which are new unless given, and how many rows begin with which status. For one transaction at
     a time.
     """
-    table, registers, insert = shape.name, (register,), shape.inserting.insert
+    table, registers, inserting = shape.name, (register,), shape.inserting
     signed, first, parts = register in shape.signed, register in shape.first, shape.kept[register]
     pack = new_packer().pack
 
     def make(writer: Writer, rows: Sequence[tuple[Any, ...]], given: Sequence[str] | None) -> tuple[list[str], Counts]:
-        connection, author = writer.connection, writer.author
-        by = bytearray(author)  # the sqlite3 module binds a bytearray in a third of the time
-        hlc, seq = tick(writer.hlc, writer.now) - 1, writer.seq
-        keys = list(given) if given is not None else new_ids(hlc + 1, len(rows), writer.random)
-        inserts: list[tuple[Any, ...]] = []
-        bodies: list[bytes] = []
-        changes: list[tuple[Any, ...]] = []
-        for key, values in zip(keys, rows, strict=True):
-            hlc += 1
-            seq += 1
-            time = -hlc if first else hlc
-            stamp = (0, 0, 0, time, author)
-            inserts.append((key, hlc >> COUNTER_BITS, *values, *parts(stamp)))
-            if signed:
-                bodies.append(pack((table, key, register, stamp, seq, values)))
-            changes.append((key, by, seq, 0, 0, 0, time))
-        writer.hlc, writer.seq = hlc, seq
-        counts = insert(connection, registers, inserts)
+        many, connection, begin = len(rows), writer.connection, tick(writer.hlc, writer.now)
+        keys = list(given) if given is not None else new_ids(begin, many, writer.random)
+        times = range(begin, begin + many)
+        seqs = range(writer.seq + 1, writer.seq + many + 1)
+        writer.hlc, writer.seq = begin + many - 1, writer.seq + many
+        none, hlcs = (0,) * many, [-time for time in times] if first else times
+        by = (bytearray(writer.author),) * many  # the sqlite3 module binds a bytearray in a third of the time
+        moments = [time >> COUNTER_BITS for time in times]
+        kept = parts((none, none, none, hlcs, by))  # type: ignore[arg-type]  # a column of each
+        columns: list[Sequence[Any]] = [keys, moments, *zip(*rows, strict=True), *kept]
+        if many == 1:
+            counts = inserting.insert(connection, registers, [tuple([column[0] for column in columns])])
+        else:
+            counts = inserting.insert_columns(connection, registers, columns)
+        changes: list[Iterable[Any]] = [keys, by, seqs, none, none, none, hlcs]
         if signed:
-            signatures = sign_together(bodies, writer.sign)
-            changes = [(*change, body, signature, 1) for change, body, signature in zip(changes, bodies, signatures, strict=True)]
-        insert_changes_of_rows(connection, table, ((register, signed),), changes)
+            stamps = zip(none, none, none, hlcs, repeat(writer.author))
+            bodies = list(map(pack, zip(repeat(table), keys, repeat(register), stamps, seqs, rows)))
+            changes += (bodies, sign_together(bodies, writer.sign), repeat(1))
+        insert_changes_of_rows(connection, table, ((register, signed),), list(zip(*changes)))  # noqa: B905  one may be repeated
         return keys, counts
 
     return make
