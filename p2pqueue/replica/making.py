@@ -38,8 +38,6 @@ def maker(shape: Shape, register: str) -> Make:
     pack = new_packer().pack
 
     def make(writer: Writer, rows: Sequence[tuple[Any, ...]], given: Sequence[str] | None) -> tuple[list[str], Counts]:
-        if not rows:
-            return [], {}
         many, connection, begin = len(rows), writer.connection, tick(writer.hlc, writer.now)
         keys = list(given) if given is not None else new_ids(begin, many, writer.random)
         times = range(begin, begin + many)
