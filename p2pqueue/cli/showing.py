@@ -109,6 +109,10 @@ def _advice(row: JobRow, document: dict[str, Any]) -> list[str]:
     return [f"  p2pqueue result {row.id} -o PATH saves what it made"] if has_file else []
 
 
+def _phase(row: JobRow) -> str:
+    return "" if row.phase in (None, "Queued") else row.phase  # until its first beat a job's phase is that
+
+
 def _facts(row: JobRow, document: dict[str, Any], limit: int) -> list[tuple[str, str]]:
     status = output.colored(row.status, output.STATUS_COLORS.get(row.status))
     size, needs = quantities.bytes_text(row.input_size), document["needs"] or []
@@ -118,7 +122,7 @@ def _facts(row: JobRow, document: dict[str, Any], limit: int) -> list[tuple[str,
         ("Task", f"{plain(row.task)} (queue {plain(row.queue)})"),
         ("Status", status),
         ("Waits", plain(quantities.localised(document["why"] or ""))),
-        ("Done", f"{output.bar(row.progress)}  {plain(row.phase or '')}" if row.status == "running" else ""),
+        ("Done", f"{output.bar(row.progress)}  {plain(_phase(row))}" if row.status == "running" else ""),
         ("Error" if row.ended else "Last error", plain(row.error or "")),
         ("Device", plain(row.worker_label or "")),
         ("Attempt", f"{row.attempt} of {limit}"),

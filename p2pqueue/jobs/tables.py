@@ -107,7 +107,7 @@ JOBS = Table(
     indexes=(
         "CREATE INDEX jobs_ready ON jobs(rank_priority, due_at, created_at) WHERE ready = 1 AND status = 'queued' AND live = 1",
         "CREATE INDEX jobs_later ON jobs(due_at) WHERE ready = 0 AND status = 'queued' AND live = 1",
-        "CREATE INDEX jobs_by_status ON jobs(status, id)",
+        "CREATE INDEX jobs_by_status ON jobs(status, created_at)",
     ),
     counted=True,
     ended=f"status IN {TERMINAL}",

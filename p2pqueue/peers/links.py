@@ -29,6 +29,7 @@ from p2pqueue.peers.linked import LinkedPeer
 from p2pqueue.peers.pairing import Invitations
 from p2pqueue.peers.parts import Parts
 from p2pqueue.peers.replication import Replication
+from p2pqueue.peers.seen import Seen
 from p2pqueue.peers.serving import ShardRoutes
 from p2pqueue.peers.signals import Signal, Signals
 from p2pqueue.peers.sources import Sources
@@ -61,6 +62,7 @@ class Links:
             send_now=lambda peer, data: cast("Peer", peer).link.outbox.offer("signal", data),
             on_signal=self._heard, hello=parts.hello, relays=relays(identity.role), may_relay=relays,
         )  # fmt: skip
+        self.seen = Seen(parts.store)
         self.hurried = asyncio.Event()  # there is something new to tell of this node
         self.hearsay = Hearsay(live=parts.live, roster=parts.roster, members=parts.members, emit=self._emit, look=parts.look)
         self.replication = Replication(
@@ -96,6 +98,7 @@ class Links:
                 break
             await asyncio.sleep(PARTING / _PARTING_LOOKS)
         await (self.mesh.close() if stopping else self.mesh.offline())
+        await self.seen.save()
         self.listening = None
 
     def rename(self, identity: Identity) -> None:
@@ -105,7 +108,7 @@ class Links:
     async def run(self) -> None:
         """Carries everything until it is cancelled."""
         async with asyncio.TaskGroup() as group:
-            for loop in (self.replication.run(), self.sources.run(), greet(self.signals, self.hurried), self.twin.run()):
+            for loop in (self.replication.run(), self.sources.run(), greet(self.signals, self.hurried), self.twin.run(), self.seen.run()):
                 group.create_task(loop)
             if self.uploader is not None:
                 group.create_task(self.uploader.run())
@@ -147,6 +150,7 @@ class Links:
         self.signals.down(peer)
         self.replication.down(peer)
         self.sources.down(peer)
+        self.seen.lost(peer.device_id, peer.answered_at)
         self._parts.roster.gone(peer.device_id)
         in_order = why.startswith(codes.WORDS[codes.BYE]) and codes.GOES_OFFLINE not in why
         if in_order:

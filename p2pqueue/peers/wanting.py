@@ -21,21 +21,23 @@ from p2pqueue.replica.store import Store
 RECENT: Final = 1_000  # jobs that are looked at after a start
 AGAIN_AFTER: Final = 20.0  # seconds until a result that could not be had is looked for again
 
+# The plus keeps SQLite from going through all that have succeeded.
 _OUTPUTS = (
     "SELECT DISTINCT runs.output_manifest FROM jobs JOIN runs ON runs.id = jobs.result_id "
-    "WHERE jobs.status = 'succeeded' AND jobs.live = 1 AND jobs.enqueued_by = :device AND runs.worker_id <> :device "
+    "WHERE +jobs.status = 'succeeded' AND jobs.live = 1 AND jobs.enqueued_by = :device AND runs.worker_id <> :device "
     "AND runs.output_manifest IS NOT NULL AND jobs.id IN "
 )
 _OF_THESE = _OUTPUTS + "(SELECT value FROM json_each(:jobs))"
-_OF_RECENT = _OUTPUTS + f"(SELECT id FROM jobs WHERE status = 'succeeded' ORDER BY id DESC LIMIT {RECENT})"  # jobs_by_status
+_OF_RECENT = _OUTPUTS + f"(SELECT id FROM jobs WHERE status = 'succeeded' ORDER BY created_at DESC LIMIT {RECENT})"  # jobs_by_status
 _INPUTS_NEEDED = (
     "SELECT DISTINCT input_manifest FROM jobs WHERE status IN ('queued', 'running', 'paused') AND live = 1 AND input_counts "
     f"AND input_manifest IS NOT NULL AND enqueued_by = ? ORDER BY id LIMIT {RECENT}"  # jobs_by_status
 )
 _OUTPUTS_NEEDED = (
     "SELECT DISTINCT runs.output_manifest, jobs.enqueued_by FROM jobs JOIN runs ON runs.id = jobs.result_id "
-    "WHERE jobs.status = 'succeeded' AND jobs.live = 1 AND runs.worker_id = ? AND jobs.enqueued_by <> ? "
-    f"AND runs.output_manifest IS NOT NULL AND jobs.id IN (SELECT id FROM jobs WHERE status = 'succeeded' ORDER BY id DESC LIMIT {RECENT})"
+    "WHERE +jobs.status = 'succeeded' AND jobs.live = 1 AND runs.worker_id = ? AND jobs.enqueued_by <> ? "
+    "AND runs.output_manifest IS NOT NULL AND jobs.id IN "
+    f"(SELECT id FROM jobs WHERE status = 'succeeded' ORDER BY created_at DESC LIMIT {RECENT})"
 )
 
 _log = logging.getLogger(__name__)

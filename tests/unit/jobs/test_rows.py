@@ -86,6 +86,19 @@ def test_live_jobs_come_first_then_the_newest(desk: Desk) -> None:
         assert select(desk, limit=limit) == expected[:limit]
 
 
+@pytest.mark.parametrize("ended", [False, True], ids=["waiting", "ended"])
+def test_the_newest_are_listed_whatever_their_ids_begin_with(desk: Desk, ended: bool) -> None:
+    """The id of a job with a unique key tells nothing of its time."""
+    ids = []
+    for number in range(20):
+        ids.append(desk.enqueue(unique_key=f"key {number}" if number % 4 else None))
+        desk.wait(10)
+    for job_id in ids if ended else ():
+        desk.cancel(job_id)
+    for limit in (1, 5, 13):
+        assert select(desk, limit=limit) == ids[: -limit - 1 : -1]
+
+
 def test_jobs_are_chosen_by_each_column(desk: Desk) -> None:
     first = desk.enqueue(queue="studio")
     desk.run("failed")
