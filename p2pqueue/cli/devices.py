@@ -61,14 +61,16 @@ def devices_command(context: click.Context, everything: bool) -> None:
     invocation = context.find_object(Invocation) or Invocation()
     from p2pqueue.identity import members
     from p2pqueue.jobs import local
+    from p2pqueue.peers import seen
 
     with reading(invocation.home) as connection:
         known = members.read(connection)
+        heard = seen.read(connection)
         here = local.this_device(connection)
     found = [each for each in (*known, *_told_by_joining(invocation.home, known)) if everything or not each.hidden]
     peers = _peers(invocation.home)
     shown = sorted(found, key=lambda each: (each.device_id != here, each.device_id not in (peers or ()), each.label.casefold()))
-    documents = [_document(each, here, peers) for each in shown]
+    documents = [_document(each, here, peers, heard.get(each.device_id)) for each in shown]
     invocation.result({"schema": 1, "devices": documents}, lambda: _lines(documents))
 
 
@@ -162,7 +164,7 @@ def _peers(home: Home) -> Mapping[str, Mapping[str, Any]] | None:
     return told if isinstance(told, dict) else {}
 
 
-def _document(member: Member, here: str | None, peers: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
+def _document(member: Member, here: str | None, peers: Mapping[str, Mapping[str, Any]] | None, heard_at: int | None) -> dict[str, Any]:
     own = member.device_id == here
     link = (peers or {}).get(member.device_id)
     address = link.get("address") if link else None
@@ -173,7 +175,7 @@ def _document(member: Member, here: str | None, peers: Mapping[str, Mapping[str,
         "self": own,
         "online": peers is not None if own else link is not None,
         "revoked": member.revoked,
-        "seen_at": quantities.rfc3339(member.wrote_at),
+        "seen_at": quantities.rfc3339(max((at for at in (member.wrote_at, heard_at) if at is not None), default=None)),
         "path": link.get("path") if link else None,
         "rtt": link.get("rtt") if link else None,
         "clock_offset": link.get("clock_offset") if link else None,

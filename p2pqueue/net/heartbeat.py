@@ -26,6 +26,7 @@ class Heartbeat:
         self._number = 0
         self._asked: dict[int, float] = {}
         self._samples: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
+        self.answered_at: float | None = None  # our wall clock at its latest answer
 
     @property
     def rtt(self) -> float | None:
@@ -70,3 +71,4 @@ class Heartbeat:
         if asked is not None:
             rtt = max(0.0, now - asked)
             self._samples.append((rtt, their_wall + rtt / 2 - wall))
+            self.answered_at = wall

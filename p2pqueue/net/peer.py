@@ -84,6 +84,11 @@ class Peer:
         return self.link.heartbeat.clock_offset
 
     @property
+    def answered_at(self) -> float | None:
+        """When it answered last, by our wall clock; it is asked every two seconds."""
+        return self.link.heartbeat.answered_at
+
+    @property
     def _heartbeat(self) -> Heartbeat:
         return (self.direct.heartbeat if self.direct is not None else None) or self.link.heartbeat
 
