@@ -7,7 +7,7 @@ may be fine elsewhere or after an upgrade: it is kept, passed on, and counts as 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from p2pqueue import wire
 from p2pqueue.clock import COUNTER_BITS
@@ -15,10 +15,12 @@ from p2pqueue.errors import P2PQueueError
 from p2pqueue.replica.bodies import BODY_LIMIT
 from p2pqueue.replica.counting import counting
 from p2pqueue.replica.merged import Refused
+from p2pqueue.replica.pending import is_of_data
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import DELETE_CHANGE, Shape
 from p2pqueue.replica.write import Write
 
+UNSTORABLE = "its values can't be stored"
 _INSERT = (
     "INSERT OR REPLACE INTO set_aside "
     "(tbl, key, register, author, seq, generation, rank, claim, hlc, body, signature, held, reason, since) "
@@ -42,6 +44,21 @@ def set_aside(connection: sqlite3.Connection, write: Write, reason: str, *, held
     except UnicodeEncodeError:
         pass  # a name that is no text can't be kept in a database of text; the refusal alone tells of it
     return refused
+
+
+def unstorable(connection: sqlite3.Connection, shape: Shape, write: Write, values: Sequence[object]) -> str | None:
+    """Says in words whether SQLite refuses these values of a register."""
+    connection.execute("SAVEPOINT trial")
+    try:
+        connection.execute(shape.upsert((write.register,)), ["", 0, *values, *shape.kept[write.register](write.stamp)])
+    except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
+        if not is_of_data(error):
+            raise
+        return f"{UNSTORABLE}: {error}"
+    finally:
+        connection.execute("ROLLBACK TO trial")
+        connection.execute("RELEASE trial")
+    return None
 
 
 def drop_outranked(connection: sqlite3.Connection, table: str, keys: Iterable[str]) -> None:
@@ -79,12 +96,17 @@ def _show_waiting(connection: sqlite3.Connection, shape: Shape, key: str) -> Non
             continue
         stamp = Stamp(*parts)
         values = wire.unpack(body, limit=BODY_LIMIT)
-        if signature is None:
-            connection.execute("UPDATE changes SET body = NULL WHERE tbl = ? AND key = ? AND register = ?", (shape.name, key, register))
-        else:
+        if signature is not None:
             values = values[-1]
         newest = abs(stamp.hlc) >> COUNTER_BITS
-        connection.execute(shape.upsert((register,)), [key, newest, *values, *shape.kept[register](stamp)])
+        try:
+            connection.execute(shape.upsert((register,)), [key, newest, *values, *shape.kept[register](stamp)])
+        except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
+            if not is_of_data(error):
+                raise
+            continue  # what can't be stored goes on waiting
+        if signature is None:
+            connection.execute("UPDATE changes SET body = NULL WHERE tbl = ? AND key = ? AND register = ?", (shape.name, key, register))
 
 
 def held_aside(connection: sqlite3.Connection) -> list[tuple[Write, str]]:

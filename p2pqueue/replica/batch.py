@@ -156,7 +156,8 @@ class Batch:
             values = tuple(self.connection.execute(self.shape.select(register), (json.dumps([key]),)).fetchone()[1:])
         return Known(known.stamp, known.seq, known.verified, 0, values, body, signature)
 
-    def _waits(self, key: str, register: str, stamp: Stamp) -> bool:
+    def waits(self, key: str, register: str, stamp: Stamp) -> bool:
+        """Says whether a write of a row that is known here is of a life that has not begun."""
         creating = self.known[key].get(self.shape.creating)
         return (
             creating is not None
@@ -207,7 +208,7 @@ class Batch:
                 if parts is None:
                     unknown += 1
                 else:
-                    if generation >> RETRY_BITS and self._waits(key, register, stamp):
+                    if generation >> RETRY_BITS and self.waits(key, register, stamp):
                         body = body or wire.pack(list(values))
                         values = (None,) * len(values)
                     row += values

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from p2pqueue import wire
-from p2pqueue.replica.aside import set_aside
+from p2pqueue.replica.aside import set_aside, unstorable
 from p2pqueue.replica.batch import Batch, Known
 from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.columns import WellFormed
@@ -162,7 +162,7 @@ def _contest(writer: Writer, batch: Batch, write: Write, tally: Tally) -> None:
     if width is not None and len(values) != width:
         tally.aside.append(set_aside(writer.connection, write, f"{len(values)} values for {width} columns", held=True, now=writer.now))
         return
-    if not _wins(writer, batch, write, values, body):
+    if not _wins(writer, batch, write, values, body, tally):
         tally.counted += 1
         return
     chained = (write.table, register) in ALWAYS_VERIFIED
@@ -171,6 +171,11 @@ def _contest(writer: Writer, batch: Batch, write: Write, tally: Tally) -> None:
     if problem is not None:
         _refuse(writer, write, problem, tally)
         return
+    if width is not None and key in batch.known and batch.waits(key, register, write.stamp):
+        problem = unstorable(writer.connection, shape, write, values)  # told now, or it would take the life that it waits for along
+        if problem is not None:
+            tally.aside.append(set_aside(writer.connection, write, problem, held=True, now=writer.now))
+            return
     batch.take(key, register, Known(write.stamp, write.seq, int(must or not signed or write.checked), 0, values, body, signature))
 
 
@@ -181,9 +186,9 @@ def _refuse(writer: Writer, write: Write, problem: str, tally: Tally) -> None:
         tally.refused.append(set_aside(writer.connection, write, problem, held=False, now=writer.now))
 
 
-def _wins(writer: Writer, batch: Batch, write: Write, values: tuple[object, ...], body: bytes | None) -> bool:
+def _wins(writer: Writer, batch: Batch, write: Write, values: tuple[object, ...], body: bytes | None, tally: Tally) -> bool:
     rival = batch.rival(write.key, write.register, write.stamp)
-    while rival and writer.drop_unless_verified(batch, write.key, rival):
+    while rival and _falls(writer, batch, write.key, rival, tally):
         rival = batch.rival(write.key, write.register, write.stamp)
     if rival is None:
         return True
@@ -195,6 +200,24 @@ def _wins(writer: Writer, batch: Batch, write: Write, values: tuple[object, ...]
     # One stamp twice: the same write again, or an author whose database was copied. The bytes decide.
     standing = batch.content(write.key, rival) or content_of(writer.connection, batch.shape, write.key, rival)
     return (body or wire.pack(list(values)), write.seq) > (standing, known.seq)
+
+
+def _falls(writer: Writer, batch: Batch, key: str, register: str, tally: Tally) -> bool:
+    """Checks a write that is about to outrank another; says whether it failed and was taken out."""
+    won = batch.winners.get(key, {}).get(register)
+    if won is None:
+        return writer.drop_unless_verified(batch, key, register)
+    if won.verified:
+        return False
+    # It came in this very batch, and stands nowhere yet.
+    rival = Write(batch.shape.name, key, register, won.stamp, won.seq, won.values, won.body, won.signature)
+    problem = writer.keyring.problem(writer.connection, rival)
+    if problem is None:
+        batch.known[key][register] = batch.winners[key][register] = won._replace(verified=1)
+        return False
+    _refuse(writer, rival, problem, tally)
+    batch.forget(key, register)
+    return True
 
 
 def refused_as(write: Write, reason: str, *, lasting: bool = True) -> Refused:

@@ -14,8 +14,12 @@ _CELL = 9  # bytes of a value that is no text
 
 
 def cut(writes: WellFormed, *, max_writes: int, max_bytes: int) -> Iterator[WellFormed]:
-    """Messages of at most so many writes and bytes, unless one write or one row takes more."""
-    sizes = [*map(write_size, writes.single), *chain.from_iterable(map(row_sizes, writes.alike))]
+    """Messages of at most so many writes and bytes, unless one write takes more. Rows that take more go write by write."""
+    of_rows = [row_sizes(rows) for rows in writes.alike]
+    if any(max(sizes) > max_bytes for sizes in of_rows):
+        yield from cut(_without_large(writes, of_rows, max_bytes), max_writes=max_writes, max_bytes=max_bytes)
+        return
+    sizes = [*map(write_size, writes.single), *chain.from_iterable(of_rows)]
     numbers = chain(
         repeat(1, len(writes.single)), chain.from_iterable(repeat(len(each.registers), len(each.keys)) for each in writes.alike)
     )
@@ -28,6 +32,20 @@ def cut(writes: WellFormed, *, max_writes: int, max_bytes: int) -> Iterator[Well
         size += its_size
     if number:
         yield writes.part(start, len(sizes))
+
+
+def _without_large(writes: WellFormed, of_rows: Sequence[Sequence[int]], max_bytes: int) -> WellFormed:
+    """The same writes, those of the larger rows one by one."""
+    single, alike = list(writes.single), []
+    for rows, sizes in zip(writes.alike, of_rows, strict=True):
+        start = 0
+        for place, size in enumerate(sizes):
+            if size > max_bytes:
+                single += rows.part(place, place + 1).writes()
+                alike.append(rows.part(start, place))
+                start = place + 1
+        alike.append(rows.part(start, len(rows.keys)))
+    return WellFormed(single, [rows for rows in alike if rows.keys])
 
 
 def row_sizes(rows: AlikeRows) -> list[int]:

@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from p2pqueue.replica.aside import drop_outranked, set_aside
+from p2pqueue.replica.aside import UNSTORABLE, drop_outranked, set_aside
 from p2pqueue.replica.batch import Batch
 from p2pqueue.replica.columns import WellFormed, keys_of, numbers_of, tables_of
 from p2pqueue.replica.contest import Tally, offer, sift
@@ -124,7 +124,7 @@ def _merge_alone(writer: Writer, shape: Shape, write: Write, tally: Tally) -> No
         connection.execute("RELEASE merging")
     except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
         _undo(connection, error)
-        tally.aside.append(set_aside(connection, write, f"its values can't be stored: {error}", held=True, now=writer.now))
+        tally.aside.append(set_aside(connection, write, f"{UNSTORABLE}: {error}", held=True, now=writer.now))
 
 
 def _undo(connection: sqlite3.Connection, error: Exception) -> None:

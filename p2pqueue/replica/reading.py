@@ -35,6 +35,8 @@ _KNOWN = (
 )
 _LOOSE = "FROM changes INDEXED BY changes_by_author WHERE author = ? AND seq BETWEEN ? AND ?"
 # All in one value: each row that Python fetches would give other threads a chance to take the interpreter.
+# Distinct ones: an author that writes under one number twice must not make a hole look filled.
+_EXTENT = f"SELECT count(*), min(seq), max(seq) FROM (SELECT DISTINCT seq {_LOOSE})"
 _NUMBERS_AT_ONCE = 16_384
 _NUMBERS = f"SELECT json_group_array(seq) FROM (SELECT DISTINCT seq {_LOOSE} ORDER BY seq LIMIT {_NUMBERS_AT_ONCE})"
 _UNVERIFIED = "SELECT author, seq FROM changes INDEXED BY changes_unverified WHERE verified = 0"
@@ -81,7 +83,7 @@ def held(connection: sqlite3.Connection) -> dict[bytes, Spans]:
 def _loose(connection: sqlite3.Connection, author: bytes, above: int) -> Spans:
     """An author's numbers above one: counted where they are one run, as nearly always, else read some thousands at a time."""
     found = Spans()
-    number, first, last = connection.execute(f"SELECT count(*), min(seq), max(seq) {_LOOSE}", (author, above + 1, 1 << 62)).fetchone()
+    number, first, last = connection.execute(_EXTENT, (author, above + 1, 1 << 62)).fetchone()
     if number and number == last - first + 1:
         found.add(first, last)
         return found

@@ -13,6 +13,7 @@ from itertools import accumulate, chain, repeat
 from operator import sub
 from typing import Any
 
+from p2pqueue import wire
 from p2pqueue.replica.bodies import new_packer
 from p2pqueue.replica.checks import MAX_COLUMNS, check_authors, check_names, check_numbers, check_stamps, check_values
 from p2pqueue.replica.columns import AlikeRows, RegisterColumns
@@ -57,7 +58,16 @@ def unpack_rows(packed: Any, authors: Sequence[Any], holds: Holds | None) -> Ali
     check_names({table, *(name for name, *_ in registers)}, keys)
     if table in _SYSTEM:
         raise ValueError("rows of the system go one by one")
+    _check_size(len(keys), registers)
     return AlikeRows(table, keys, tuple([_unpack_register(table, keys, authors, holds, *each) for each in registers]))
+
+
+def _check_size(rows: int, registers: Sequence[Any]) -> None:
+    """Raises ValueError where the columns, each entry of its own in every row, take more than a message may."""
+    texts = (column[0] for _, _, _, _, _, _, _, columns, _ in registers for column in columns if len(column) == 1)
+    size = sum(rows * len(text) for text in texts if isinstance(text, (str, bytes)))
+    if size > wire.MESSAGE_LIMIT:
+        raise ValueError(f"rows of {size} bytes where at most {wire.MESSAGE_LIMIT} are accepted")
 
 
 def _unpack_register(

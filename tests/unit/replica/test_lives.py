@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.stamp import generation
 from tests.unit.replica.kit import NOW, Space, clip, everything, introductions, make_clip, state, sync, write_of
@@ -70,6 +72,23 @@ def test_an_edit_of_a_later_life_waits_for_its_row() -> None:
         row = clip(replica, key)
         assert row is not None
         assert (row["name"], row["title"]) == ("again", "of the second life")
+
+
+@pytest.mark.parametrize("waiting_first", [True, False])
+def test_what_waits_for_a_life_and_cant_be_stored_never_keeps_that_life_from_beginning(waiting_first: bool) -> None:
+    space = Space()
+    with space.replica("author") as author, space.replica("receiver") as receiver:
+        key = author.write(make_clip)
+        sync(author, receiver)
+        odd = write_of(b"h" * 16, 1, "stage", ("x", b"no text"), key=key, table="clips", generation=generation(1))
+        found = list(receiver.merge([odd]).set_aside) if waiting_first else []
+        author.write(lambda writer: writer.delete("clips", key))
+        author.write(lambda writer: writer.put("clips", key, "made", {"name": "again", "length": 1}, generation=generation(1)))
+        sync(author, receiver)
+        found += [] if waiting_first else receiver.merge([odd]).set_aside
+        row = clip(receiver, key)
+        assert row is not None
+        assert (row["name"], [each.register for each in found]) == ("again", ["stage"])
 
 
 def test_lives_merge_alike_in_either_order() -> None:

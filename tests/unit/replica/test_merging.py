@@ -123,6 +123,12 @@ def test_what_is_held_is_told_in_whatever_runs_it_came(numbers: Sequence[int]) -
         assert replica.held() == {A: Spans.of_sorted(seq for seq in numbers if seq > 2)}
 
 
+def test_a_number_that_an_author_gave_twice_fills_no_hole() -> None:
+    with Space().replica() as replica:
+        replica.merge([write_of(A, seq, "note", ("x", 0), key=key) for key, seq in (("k1", 1), ("k2", 1), ("k3", 3))])
+        assert list(replica.held()[A]) == [(1, 1), (3, 3)]
+
+
 def test_heads_never_fall_by_a_done() -> None:
     with Space().replica() as replica:
         replica.move_heads({A: Head(5, b"five")})

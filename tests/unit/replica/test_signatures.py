@@ -9,7 +9,20 @@ import pytest
 from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.write import Head, Write
-from tests.unit.replica.kit import NOW, Device, Space, clip, everything, hlc, introductions, make_clip, open_replica, signed_write, sync
+from tests.unit.replica.kit import (
+    NOW,
+    Device,
+    Space,
+    clip,
+    everything,
+    hlc,
+    introductions,
+    make_clip,
+    open_replica,
+    signed_write,
+    sync,
+    write_of,
+)
 
 MALLORY = b"\xff" * 16
 
@@ -60,6 +73,31 @@ def test_a_forged_first_write_is_found_later_and_outranks_nothing(stage: Stage) 
     assert stage.receiver.is_verified("clips", stage.key, "made") is False  # the good one is the first of its kind again
     assert stage.receiver.verify_pending() == ()
     assert stage.receiver.is_verified("clips", stage.key, "made")
+
+
+@pytest.mark.parametrize("forged_first", [True, False])
+def test_a_forged_write_that_comes_together_with_the_good_one_outranks_nothing(stage: Stage, forged_first: bool) -> None:
+    forged = stage.forged()
+    merged = stage.receiver.merge([forged, stage.good] if forged_first else [stage.good, forged])
+    assert [(each.seq, each.lasting) for each in merged.refused] == [(900, True)]
+    assert stage.name() == "good"
+    assert stage.receiver.verify_pending() == ()
+    assert stage.receiver.is_verified("clips", stage.key, "made")
+    assert {write.values for write in everything(stage.receiver) if write.key == stage.key} == {stage.good.values}
+
+
+def test_a_good_write_that_comes_together_with_another_good_one_is_checked_before_it_outranks_it(stage: Stage) -> None:
+    earlier = signed_write(stage.device, stage.author.author, 901, "made", ("earlier", 1.0), key=stage.key, time=NOW - 1_000)
+    assert stage.receiver.merge([earlier, stage.good]).refused == ()
+    assert stage.name() == "earlier"
+    assert stage.receiver.is_verified("clips", stage.key, "made")
+
+
+def test_a_forged_write_is_taken_out_though_something_waits_there_that_cant_be_stored(stage: Stage) -> None:
+    stage.receiver.merge([stage.forged()])
+    stage.receiver.merge([write_of(MALLORY, 1, "life", ("no number",), key=stage.key, table="clips", generation=1 << 16)])
+    assert [each.seq for each in stage.receiver.verify_pending()] == [900]
+    assert stage.receiver.move_heads({stage.author.author: Head(900, b"tag")}) == ()
 
 
 def test_a_forged_first_write_is_taken_out_by_the_background(stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -40,7 +41,8 @@ def test_messages_hold_everything_once_within_their_limits(
 ) -> None:
     writes = WellFormed(single(texts), [alike("jobs", some, registers), alike("runs", others, 1)])
     messages = list(cut(writes, max_writes=most, max_bytes=most_bytes))
-    assert [write for message in messages for write in message] == list(writes)
+    assert Counter(write for message in messages for write in message) == Counter(writes)
+    assert all(size <= most_bytes for message in messages for rows in message.alike for size in row_sizes(rows))
     for message in messages:
         pieces = len(message.single) + sum(len(rows.keys) for rows in message.alike)
         size = sum(map(write_size, message.single)) + sum(sum(row_sizes(rows)) for rows in message.alike)

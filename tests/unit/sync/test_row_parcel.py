@@ -20,6 +20,7 @@ from p2pqueue.replica.columns import AlikeRows, RegisterColumns, WellFormed, aut
 from p2pqueue.replica.messages import MAX_WRITES, RoundId, Writes
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
+from p2pqueue.wire import MESSAGE_LIMIT
 
 AUTHOR, OTHER = b"a" * 16, b"b" * 16
 ROUND = RoundId(b"r" * 8, 1)
@@ -142,7 +143,7 @@ def taken(packed: Any) -> object:
     return decode(msgpack.packb({"k": "writes", "r": ROUND, "s": b"s" * 8, "i": 1, "z": zlib.compress(msgpack.packb(packed))}))
 
 
-SPEC, TUNE = 0, 1
+SPEC, TUNE, STATE = range(3)
 NAME, GENERATIONS, RANKS, CLAIMS, TIMES, PLACES, SEQS, VALUES, SIGNATURES = range(9)
 
 
@@ -190,6 +191,20 @@ def test_rows_that_are_none_spoil_the_message(odd: Any) -> None:
     assert taken([[AUTHOR], [], [["jobs", ["k"], [["tune", [0], [0], [0], [5, []], [0], [1, []], [], None]]]]])
     with pytest.raises(MalformedMessage):
         taken([[AUTHOR], [], [odd]])
+
+
+def test_a_text_that_stands_for_all_rows_takes_no_more_than_a_message_may() -> None:
+    authors, single, alike = packed_rows()
+    for size, fits in ((MESSAGE_LIMIT // 20, True), (MESSAGE_LIMIT // 20 + 1, False)):
+        for text in ("x" * size, b"x" * size):
+            packed = copy.deepcopy([authors, single, alike])
+            packed[2][0][2][TUNE][VALUES] = [[text]]
+            packed[2][0][2][SPEC][VALUES] = packed[2][0][2][STATE][VALUES] = [[1]]
+            if fits:
+                assert taken(packed)
+            else:
+                with pytest.raises(MalformedMessage, match="rows of"):
+                    taken(packed)
 
 
 def test_no_message_holds_more_writes_than_are_allowed_however_they_are_packed() -> None:
