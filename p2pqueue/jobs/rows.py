@@ -270,7 +270,7 @@ def _waiting(connection: sqlite3.Connection, found: list[JobRow], *, node_runnin
         return [reason(situation, None, at, known_tasks=names) for situation in situations]
     known, (around, left) = ability(connection), others(connection)
     return [
-        reason(situation, known, at, known_tasks=names, others=around, left=left.get(row.id))
+        reason(situation, known, at, known_tasks=names, others=around, left=left.get(row.id) or left.get(""))  # "": all jobs
         for row, situation in zip(found, situations, strict=True)
     ]
 

@@ -40,7 +40,7 @@ class Network:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._links: Links | None = None
-        self._wanted_on = parts.settings.network  # `offline` and `online` change it
+        self._want(parts.settings.network)  # `offline` and `online` change it
         self._inviting = 0
         self._wake = asyncio.Event()
         self._settling = asyncio.Lock()
@@ -77,12 +77,12 @@ class Network:
 
     async def offline(self) -> None:
         """Stops all networking until `online`."""
-        self._wanted_on = False
+        self._want(False)
         await self._settle()
 
     async def online(self) -> None:
         """Begins all networking anew."""
-        self._wanted_on = True
+        self._want(True)
         await self._settle()
 
     # -- what may be asked ------------------------------------------------------------------------------------
@@ -177,6 +177,9 @@ class Network:
             self._links.rename(identity)
 
     # -- beginning and ending ---------------------------------------------------------------------------------
+
+    def _want(self, on: bool) -> None:
+        self._wanted_on = self._parts.roster.hears = on
 
     async def _settle(self) -> None:
         """Begins or ends networking as it should be now."""

@@ -19,8 +19,10 @@ from p2pqueue.workers.company import Company
 from p2pqueue.workers.presence import Roster
 
 LOOK_EVERY: Final = 1.0  # seconds between two looks at what has changed
+LOOK_SOON: Final = 0.2  # seconds, while nothing is claimed yet
 WORTH_TELLING: Final = 1.0  # seconds for which a job must still be left to another worker to say so
 TOLD: Final = 200  # jobs that are told of
+EVERY_JOB: Final = ""  # stands for an id where something is told of all jobs
 
 
 class Around:
@@ -41,14 +43,16 @@ class Around:
             if found != self._kept:
                 await self._store.write(partial(_keep, others=found[0], left=found[1]), quiet=True)
                 self._kept = found
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(LOOK_SOON if EVERY_JOB in found[1] else LOOK_EVERY)
 
     def others(self, now: float) -> dict[str, Ability]:
         """What each other worker can do."""
         return {each.device_id: each.ability for each in self._roster.live(now) if each.slots > 0}
 
     def left(self, now: float) -> dict[str, str]:
-        """Why jobs wait that are left to another worker for a while."""
+        """Why jobs wait that are left to another worker for a while, or all of them while nothing is claimed yet."""
+        if (words := self._company.holds_off()) is not None:
+            return {EVERY_JOB: words}
         found = {job_id: words for job_id, (words, until) in self._company.reasons().items() if until > now + WORTH_TELLING}
         return dict(list(found.items())[:TOLD])
 

@@ -121,6 +121,10 @@ class Company:
         found = self._contest.reasons.get(job_id)
         return found[0] if found is not None and found[1] > time.monotonic() else None
 
+    def holds_off(self) -> str | None:
+        """Why nothing is claimed yet, after a start or a sleep, in words."""
+        return None if self._roster is None else self._roster.holds_off(self._me().label, time.monotonic())
+
     def fills(self) -> None:
         """Tells others at once when the last slot has filled or the first has come free, but not at each of many turns."""
         if self._roster is None or (self._me().free > 0) == self._has_free or self._telling is not None:

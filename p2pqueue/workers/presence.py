@@ -90,15 +90,17 @@ class Roster:
     """The workers that this device has heard of lately, and whether it should still wait for the first of them.
 
     `started` is when this worker started, or woke; `others` says whether any other device of the space is known at all;
-    `behind` whether no linked one has told since a time all that became of jobs.
+    `hears` whether networking is on; `behind` whether no linked one has told since a time all that became of jobs.
     """
 
     started: float
     others: bool
+    hears: bool = True
     behind: Callable[[float], bool] = lambda since: False
     turned: dict[str, float] = field(default_factory=dict)  # by device: when its last slot filled, or the first came free
     foretold: Foretold = field(default_factory=Foretold)  # what they have begun, before their rows tell
     _heard: dict[str, tuple[Presence, float]] = field(default_factory=dict)
+    _slept: bool = False
     _linked: float | None = None
     _met: bool = False  # some peer has told of itself
     _caught_up: bool = False
@@ -112,7 +114,7 @@ class Roster:
 
     def woke(self, now: float) -> None:
         """This device slept: what others did meanwhile it hears of as after a start."""
-        self.started, self._linked, self._met, self._caught_up = now, None, False, False
+        self.started, self._slept, self._linked, self._met, self._caught_up = now, True, None, False, False
         self._heard.clear()
 
     def heard(self, presence: Presence, now: float) -> bool:
@@ -145,8 +147,9 @@ class Roster:
 
         It waits until a peer has told of itself, and of what it knows of jobs: else one that was killed and started again
         would take back what another has taken over, and one that wakes would do what came due and was done meanwhile.
+        Without a network there is nobody to hear.
         """
-        if self._caught_up or not self.others:
+        if self._caught_up or not (self.others and self.hears):
             return None
         if self._met and not self.behind(self.started):
             self._caught_up = True
@@ -155,6 +158,13 @@ class Roster:
         if now >= until:
             return None
         return min(until, now + LOOK_AGAIN) if self._met else until
+
+    def holds_off(self, label: str, now: float) -> str | None:
+        """Why this worker, of that name, takes nothing yet, in words."""
+        if self.waits_until(now) is None:
+            return None
+        limit = f"{GRACE_ALONE + GRACE_LINKED:.0f} s at most"
+        return f"{label} has just {'woken' if self._slept else 'started'}, and hears first what other devices did ({limit})"
 
 
 def _text(value: object) -> str:

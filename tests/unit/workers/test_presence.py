@@ -75,17 +75,27 @@ def test_a_worker_that_says_goodbye_is_gone_at_once() -> None:
 
 def test_a_device_without_others_holds_nothing_off() -> None:
     assert Roster(started=0.0, others=False).waits_until(0.0) is None
+    assert Roster(started=0.0, others=False).holds_off("box", 0.0) is None
+
+
+def test_a_device_without_a_network_holds_nothing_off_until_it_has_one() -> None:
+    roster = Roster(started=0.0, others=True, hears=False)
+    assert roster.waits_until(0.0) is None
+    roster.hears = True
+    assert roster.waits_until(1.0) == GRACE_ALONE
 
 
 def test_after_the_start_the_first_presence_is_waited_for_but_not_for_ever() -> None:
     roster = Roster(started=10.0, others=True)
     assert roster.waits_until(10.0) == 10.0 + GRACE_ALONE
+    assert roster.holds_off("box", 10.0) == "box has just started, and hears first what other devices did (7 s at most)"
     roster.linked(11.0)
     roster.linked(12.0)  # the first counts
     assert roster.waits_until(11.0) == 11.0 + GRACE_LINKED
     assert roster.waits_until(11.0 + GRACE_LINKED) is None
     roster.heard(STUDIO, 11.5)
     assert roster.waits_until(11.5) is None
+    assert roster.holds_off("box", 11.5) is None
 
 
 def test_after_the_start_what_became_of_jobs_is_waited_for_too_but_not_for_ever() -> None:
@@ -116,6 +126,7 @@ def test_after_a_sleep_a_worker_hears_first_what_others_did(wall: float) -> None
     roster.look(woke, 1_003.0 + wall)
     assert roster.live(woke) == []
     assert roster.waits_until(woke) == woke + GRACE_ALONE
+    assert "box has just woken" in (roster.holds_off("box", woke) or "")
     roster.linked(woke + 1)
     roster.heard(STUDIO, woke + 1)
     assert roster.waits_until(woke + 1) is not None
