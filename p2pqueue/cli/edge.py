@@ -69,7 +69,7 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, Refusal):
         return str(error)
     if isinstance(error, click.ClickException):
-        return error.format_message()
+        return _click_words(error)
     if isinstance(error, OSError):
         return _os_words(error)
     if type(error).__module__ == "sqlite3":
@@ -77,6 +77,11 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, UnicodeError):
         return f"this text can't be carried: {error}"
     return f"internal error, {type(error).__name__}: {error}. Run it again with -v for the details."
+
+
+def _click_words(error: click.ClickException) -> str:
+    words = error.format_message()
+    return " ".join(words.split()) if isinstance(error, click.MissingParameter) else words  # it lists choices line by line
 
 
 def _os_words(error: OSError) -> str:
@@ -149,7 +154,7 @@ def _tell_usage(error: click.ClickException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         _err(error.ctx.get_usage())
         _err(f"Try `{error.ctx.command_path} --help`.")
-    _err(f"p2pqueue: {plain(error.format_message())}")
+    _err(f"p2pqueue: {plain(_click_words(error))}")
 
 
 def _err(text: str) -> None:

@@ -243,6 +243,7 @@ def test_shells_complete_commands_ids_tasks_and_statuses(p2p: CommandLine, tmp_p
     for shell in ("bash", "zsh", "fish"):
         assert "_P2PQUEUE_COMPLETE" in p2p("completion", shell).out
     p2p("completion", "tcsh", check=2)
+    assert p2p("completion", check=2).err.splitlines()[-1].endswith("Choose from: bash, zsh, fish")
 
 
 def test_a_backup_becomes_a_new_device_of_the_space(p2p: CommandLine, tmp_path: Path) -> None:
