@@ -65,7 +65,9 @@ class Settings:
     listen: str = _declared(
         "", "text", "Where other devices reach this one, as HOST:PORT.", shown="port 7433 of every interface, or the next free one"
     )
-    peers: tuple[str, ...] = _declared((), "list", "Further addresses to dial, as HOST:PORT, whoever of the space is there.")
+    peers: tuple[str, ...] = _declared(
+        (), "list", "Further addresses to dial, as HOST:PORT or HOST (then with port 7433), whoever of the space is there."
+    )
     discovery: bool = _declared(True, "switch", "Whether devices find one another by mDNS.")
     interfaces: tuple[str, ...] = _declared(
         (), "list", "The network interfaces to use, by names or addresses; `lo` keeps everything on this host.", shown="the ordinary ones"
