@@ -248,9 +248,11 @@ def _network(home: Home) -> Iterator[Finding]:
         if node_pid(home) is not None:
             told = DoorbellClient(home.socket_path).request("status").get("network")
     except (WorldError, OSError):
-        return  # the node doesn't answer, as was told
+        yield Finding("network", "warning", "not tried, as the node doesn't answer", "see what is said of `node`")
+        return
     except P2PQueueError:
-        return  # a setting that can't be meant, as was told
+        yield Finding("network", "warning", "not tried, as the settings can't be meant", "mend them first, and run `p2pqueue doctor` again")
+        return
     yield from network(settings, told if isinstance(told, dict) else None)
 
 

@@ -78,6 +78,7 @@ def test_an_interface_that_is_not_there_is_told_with_those_that_are(p2p: Command
 def test_a_setting_that_cant_be_meant_is_wrong_and_nothing_is_tried_with_it(p2p: CommandLine) -> None:
     found = checks(p2p, code=1, P2PQUEUE_PEERS="box:99999")
     assert (found["settings"]["verdict"], "port" in found) == ("wrong", False)
+    assert found["network"]["words"] == "not tried, as the settings can't be meant"
 
 
 def test_a_named_peer_that_does_not_answer_is_told_and_one_that_does_too(p2p: CommandLine) -> None:
