@@ -167,7 +167,7 @@ class Node:
             takers=lambda: any(each.slots for each in self.roster.live(time.monotonic())), always=settings.origin_policy == "always",
         )  # fmt: skip
         await self._start_runners()
-        await self.store.write(self._standing.remember)
+        await self.store.write(self._standing.begin)
         limits = {name: task.max_attempts for name, task in self.tasks.items()}
         self.recovered = tuple(await self.store.write(lambda writer: recover(writer, limits), quiet=True))
         self.sealer = Sealer(self.store, self.shelf)

@@ -12,6 +12,7 @@ from p2pqueue.identity.keys import label_of, relabel
 from p2pqueue.jobs import alone, local
 from p2pqueue.jobs.waiting import EXEC_TASK, Ability
 from p2pqueue.replica.writer import Writer
+from p2pqueue.workers.around import EVERY_JOB
 
 if TYPE_CHECKING:
     from p2pqueue.node.node import Node
@@ -44,6 +45,11 @@ class Standing:
             trouble=self._twin and f"another running device has the key of {node.identity.label}",
             exec_tasks=frozenset(name for name, task in tasks.items() if task.command is not None),
         )
+
+    def begin(self, writer: Writer) -> None:
+        """Keeps that the node is on its way; what an earlier one knew of other devices holds no more."""
+        self.remember(writer)
+        local.remember_others(writer.connection, {}, {EVERY_JOB: f"{self._node.identity.label} is just starting"})
 
     def remember(self, writer: Writer) -> None:
         """Keeps for the commands of this home what its node can do."""
