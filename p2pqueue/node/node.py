@@ -11,19 +11,19 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.config import Home, Settings, load_settings
-from p2pqueue.errors import P2PQueueError
 from p2pqueue.identity.keys import Identity, load
 from p2pqueue.identity.members import Members
 from p2pqueue.jobs import alone, local
 from p2pqueue.jobs.opening import open_store
 from p2pqueue.node.answers import Answers
 from p2pqueue.node.standing import Standing
+from p2pqueue.node.supervision import supervised
 from p2pqueue.nodelock import NodeLock
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.peers.network import Network
@@ -49,7 +49,6 @@ from p2pqueue.workers.worker import Worker
 if TYPE_CHECKING:
     from p2pqueue.jobs.queue import Queue
 
-AGAIN_AFTER = 1.0  # seconds until a loop that was ended by an error begins anew
 TIDY_EVERY = 60.0  # seconds between two looks for what is past retention or of an unknown task
 TIDY_FIRST = 5.0  # seconds after the start: a start is busy enough
 
@@ -236,7 +235,7 @@ class Node:
             self.network.run, self.wanting.run, around.run,
         )  # fmt: skip
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(_supervised(loop)) for loop in loops]
+            helpers = [group.create_task(supervised(loop)) for loop in loops]
             await self.worker.work()
             await self.network.close()  # while rows still go out: what was released is known before the goodbye
             for helper in helpers:
@@ -291,14 +290,3 @@ class Node:
         """A device isn't linked any more."""
         if said_goodbye:
             self.takeover.gone(device_id)
-
-
-async def _supervised(loop: Callable[[], Awaitable[None]]) -> None:
-    """Runs a loop for ever: a full disk or a home that can't be read for a while is told, and it begins anew."""
-    while True:
-        try:
-            await loop()
-            return
-        except P2PQueueError as error:
-            _log.error("%s", error)
-        await asyncio.sleep(AGAIN_AFTER)
