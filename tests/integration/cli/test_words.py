@@ -41,7 +41,7 @@ def test_tasks_of_an_earlier_node_are_told_apart_from_those_of_the_running_one(p
 def test_what_is_no_application_is_answered_with_what_is_one(p2p: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "README.md").write_text("# Hello")
-    assert "name a .py file, a .toml file of command tasks, or module:queue" in p2p("run", "README.md", check=2).err
+    assert "name a Python file with a queue (tasks.py), a module with one (tasks:queue)" in p2p("run", "README.md", check=2).err
 
 
 def test_the_time_that_a_job_waits_for_is_told_as_it_is_here(p2p: CommandLine) -> None:

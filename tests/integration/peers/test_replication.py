@@ -71,7 +71,7 @@ async def test_four_devices_linked_to_one_another_become_equal_and_send_nothing_
 
 async def test_a_new_device_gets_thousands_of_jobs_page_by_page_the_newest_first(lan: Lan) -> None:
     old = await lan.device("old")
-    made = [job for _ in range(4) for job in await old.make(500)]
+    made = [job for _ in range(6) for job in await old.make(500)]
     new = await lan.device("new")
     end = lan.link(old, new)
     await lan.wait_until_equal(old, new)
