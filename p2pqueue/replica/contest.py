@@ -7,25 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from p2pqueue import wire
 from p2pqueue.replica.aside import set_aside, unstorable
 from p2pqueue.replica.batch import Batch, Known
 from p2pqueue.replica.bodies import body_of
+from p2pqueue.replica.checks import KEY_LIMIT, NAME_LIMIT, SEQ_LIMIT, check_authors, check_names, check_numbers, check_stamps
 from p2pqueue.replica.columns import WellFormed
 from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.merged import Refused
 from p2pqueue.replica.reading import content_of
 from p2pqueue.replica.signing import UNKNOWN_AUTHOR, mismatch
-from p2pqueue.replica.stamp import RETRY_BITS, Stamp, is_wellformed
+from p2pqueue.replica.stamp import RETRY_BITS, is_wellformed
 from p2pqueue.replica.system import ALWAYS_VERIFIED
 from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Writer
-
-KEY_LIMIT = 1024  # characters
-NAME_LIMIT = 63
-SEQ_LIMIT = 1 << 62
 
 
 @dataclass
@@ -58,23 +54,13 @@ def _are_wellformed(writes: Sequence[Write]) -> bool:
     try:
         tables, keys, registers, stamps, numbers, *_ = zip(*writes, strict=True)
         generations, ranks, claims, hlcs, authors = zip(*stamps, strict=True)
-        names = {*tables, *registers}
-        return (
-            set(map(type, chain(generations, ranks, claims, hlcs, numbers))) == {int}
-            and all(is_wellformed(Stamp(0, 0, 0, 1, author)) for author in set(authors))
-            and is_wellformed(Stamp(min(generations), min(ranks), min(claims), min(hlcs), authors[0]))
-            and is_wellformed(Stamp(max(generations), max(ranks), max(claims), max(hlcs), authors[0]))
-            and 0 not in hlcs
-            and min(numbers) > 0
-            and max(numbers) < SEQ_LIMIT
-            and {*map(type, names), *map(type, keys)} == {str}
-            and all(0 < len(name) <= NAME_LIMIT for name in names)
-            and min(map(len, keys)) > 0
-            and max(map(len, keys)) <= KEY_LIMIT
-            and not any("\0" in name for name in chain(names, keys))
-        )
+        check_names({*tables, *registers}, keys)
+        check_stamps(generations, ranks, claims, hlcs)
+        check_numbers(numbers)
+        check_authors(authors)
     except (TypeError, ValueError, AttributeError):
         return False
+    return True
 
 
 def malformed(write: Write) -> str | None:
