@@ -43,7 +43,8 @@ from p2pqueue.replica.messages import (
     Rows,
     Writes,
 )
-from p2pqueue.replica.parcel import Holds, pack_together, pack_writes, unpack_writes
+from p2pqueue.replica.parcel import pack_together, pack_writes, unpack_writes
+from p2pqueue.replica.row_parcel import Holds
 from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
 from p2pqueue.replica.write import Head
 

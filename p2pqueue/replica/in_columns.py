@@ -11,11 +11,10 @@ from p2pqueue.replica.bodies import new_packer
 from p2pqueue.replica.columns import AlikeRows, RegisterColumns, WellFormed
 from p2pqueue.replica.reading import Row, values_of, with_values
 from p2pqueue.replica.statements import Shape
-from p2pqueue.replica.system import SYSTEM_TABLES
+from p2pqueue.replica.system import SYSTEM_NAMES
 
 FEWEST = 4  # rows that go column by column
 
-_SYSTEM = frozenset(table.name for table in SYSTEM_TABLES)  # their order matters: they say who is who
 _of_row = itemgetter(0, 1)  # table and key
 _Kind = tuple[tuple[str, bool], ...]  # of each register: its name, and whether it is signed
 
@@ -37,12 +36,12 @@ def in_columns(connection: sqlite3.Connection, shapes: Mapping[str, Shape], rows
 
 
 def _sorted_out(rows: Sequence[Row]) -> tuple[list[Row], dict[tuple[str, _Kind], list[list[Row]]]]:
-    """What goes one by one, and what may go together: rows of one table with the same registers."""
+    """What goes one by one, as what says who is who, whose order matters; and rows of one table with the same registers."""
     left: list[Row] = []
     alike: dict[tuple[str, _Kind], list[list[Row]]] = {}
     for (table, _), some in groupby(rows, _of_row):
         of_row = list(some)
-        if table in _SYSTEM or any((row[9] is None) != (row[10] is None) for row in of_row):
+        if table in SYSTEM_NAMES or any((row[9] is None) != (row[10] is None) for row in of_row):
             left += of_row
         else:
             alike.setdefault((table, tuple([(row[2], row[9] is not None) for row in of_row])), []).append(of_row)

@@ -8,7 +8,7 @@ as `row_parcel` packs them. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from types import NoneType
 from typing import Any
@@ -18,11 +18,9 @@ from p2pqueue.replica.checks import COLUMN_TYPES, MAX_COLUMNS, check_authors, ch
 from p2pqueue.replica.columns import WellFormed
 from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.messages import MAX_WRITES
-from p2pqueue.replica.row_parcel import pack_rows, unpack_rows
+from p2pqueue.replica.row_parcel import Holds, pack_rows, unpack_rows
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write
-
-Holds = Callable[[bytes, bytes, bytes], bool]  # whether this author made this signature over this body
 
 _SIGNED = 2  # parts of a signed write
 _PLAIN = 10  # parts of any other, but for those of an unknown register

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.replica.merged import RowRef
 from p2pqueue.replica.statements import Shape, live_sql, quote
-from p2pqueue.replica.system import SYSTEM_TABLES
+from p2pqueue.replica.system import SYSTEM_NAMES
 
 if TYPE_CHECKING:
     from p2pqueue.replica.replica import Replica
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 BATCH = 500  # rows dropped in one transaction
 HELD_FOR_MS = 86_400_000  # a row is asked about once it has been here for a day
 _Find = Callable[..., list[str]]
-_SYSTEM = frozenset(table.name for table in SYSTEM_TABLES)
 
 
 def prune_all(replica: Replica, retention_ms: int) -> list[int]:
@@ -32,7 +31,7 @@ def prune_all(replica: Replica, retention_ms: int) -> list[int]:
 
     What may go is looked up in reading transactions, which hold up nobody; writing ones only check it again.
     """
-    return [_prune_table(replica, shape, retention_ms) for shape in replica.shapes.values() if shape.name not in _SYSTEM]
+    return [_prune_table(replica, shape, retention_ms) for shape in replica.shapes.values() if shape.name not in SYSTEM_NAMES]
 
 
 def prune(writer: Writer, table: str, retention_ms: int, now: int, *, limit: int = BATCH) -> int:
@@ -182,7 +181,7 @@ def live_rows_since(
     found: list[RowRef] = []
     start = after or ("", "")
     for shape in sorted(shapes, key=lambda each: each.name):
-        if shape.name in _SYSTEM or not shape.creating or shape.name < start[0]:
+        if shape.name in SYSTEM_NAMES or not shape.creating or shape.name < start[0]:
             continue
         table, key = quote(shape.name), quote(shape.table.key)
         query = (

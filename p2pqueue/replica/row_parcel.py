@@ -19,9 +19,7 @@ from p2pqueue.replica.checks import MAX_COLUMNS, check_authors, check_names, che
 from p2pqueue.replica.columns import AlikeRows, RegisterColumns
 from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.messages import MAX_WRITES
-from p2pqueue.replica.system import SYSTEM_TABLES
-
-_SYSTEM = frozenset(table.name for table in SYSTEM_TABLES)  # their order matters: they say who is who
+from p2pqueue.replica.system import SYSTEM_NAMES
 
 Holds = Callable[[bytes, bytes, bytes], bool]  # whether this author made this signature over this body
 
@@ -56,7 +54,7 @@ def unpack_rows(packed: Any, authors: Sequence[Any], holds: Holds | None) -> Ali
     if not isinstance(keys, list) or not isinstance(registers, list) or not 0 < len(keys) * len(registers) <= MAX_WRITES:
         raise ValueError(f"not the registers of rows, of at most {MAX_WRITES} writes")
     check_names({table, *(name for name, *_ in registers)}, keys)
-    if table in _SYSTEM:
+    if table in SYSTEM_NAMES:
         raise ValueError("rows of the system go one by one")
     _check_size(len(keys), registers)
     return AlikeRows(table, keys, tuple([_unpack_register(table, keys, authors, holds, *each) for each in registers]))

@@ -69,4 +69,5 @@ KEYS = Table(
 )
 
 SYSTEM_TABLES = (DEVICES, AUTHORS, STANDINGS, SPACE, KEYS)
+SYSTEM_NAMES = frozenset(table.name for table in SYSTEM_TABLES)
 ALWAYS_VERIFIED = frozenset({("devices", "cert"), ("standings", "standing")})

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from p2pqueue.replica.spans import Span, Spans
-from p2pqueue.replica.system import SYSTEM_TABLES
+from p2pqueue.replica.system import SYSTEM_NAMES
 
 _ROWS = (
     "SELECT tbl, key, register, generation, rank, claim, hlc, author, seq, body, signature FROM changes "
@@ -23,7 +23,6 @@ _ROWS = (
 )
 _AT_ONCE = 256  # rows that are looked up at once
 _key = itemgetter(1)
-_SYSTEM = frozenset(table.name for table in SYSTEM_TABLES)
 
 Row = Sequence[Any]  # of `changes`, as `_ROWS` names its columns
 _Place = tuple[str, str]  # table and key
@@ -43,8 +42,8 @@ def whole_rows(
     Of those that no longer fit it gives the numbers, by author. What says who is who stays before all others.
     """
     lacks = _Lacking(above, not_held, only)
-    taken = [row for row in newest if row[0] in _SYSTEM]
-    places = dict.fromkeys((row[0], row[1]) for row in newest if row[0] not in _SYSTEM)
+    taken = [row for row in newest if row[0] in SYSTEM_NAMES]
+    places = dict.fromkeys((row[0], row[1]) for row in newest if row[0] not in SYSTEM_NAMES)
     sent: set[_Place] = set()
     waiting = iter(places)
     while some := list(islice(waiting, _AT_ONCE)):
@@ -55,7 +54,7 @@ def whole_rows(
         for place in some:
             rows = found.get(place, [])
             if taken and len(taken) + len(rows) > limit:
-                return taken, _numbers(row for row in newest if row[0] not in _SYSTEM and (row[0], row[1]) not in sent)
+                return taken, _numbers(row for row in newest if row[0] not in SYSTEM_NAMES and (row[0], row[1]) not in sent)
             taken += rows
             sent.add(place)
     return taken, {}
