@@ -56,7 +56,7 @@ class Disk:
         return await self._in_thread(lambda: encode(message, deflate=deflate)) if is_large(message) else encode(message)
 
     def _read_large(self, data: bytes) -> Message | None:
-        return decode(data, holds=Signatures(self._store.replica, self._keyring).holds)
+        return decode(data, holds=Signatures(self._store.replica, self._keyring).all_hold)
 
     async def close(self) -> None:
         """Waits for the threads to end; what they read is short."""

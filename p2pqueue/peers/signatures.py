@@ -6,6 +6,9 @@ reads the message. What can't be checked yet, since its author's key has not com
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 from p2pqueue.replica.hashtree import Trees
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.signing import Keyring
@@ -20,9 +23,18 @@ class Signatures:
         self._keys: dict[bytes, bytes | None] = {}
         self._trees = Trees()
 
-    def holds(self, author: bytes, body: bytes, signature: bytes) -> bool:
-        """Says whether this author signed this body; False too where that can't be said yet."""
+    def all_hold(self, authors: Sequence[bytes], bodies: Sequence[bytes], signatures: Sequence[bytes]) -> list[bool]:
+        """Says of each body whether this author signed it; False too where that can't be said yet."""
+        found: list[bool] = []
+        start = 0
+        for author, run in groupby(authors):
+            end = start + len(list(run))
+            key = self._key_of(author)
+            found += [False] * (end - start) if key is None else self._trees.all_hold(key, bodies[start:end], signatures[start:end])
+            start = end
+        return found
+
+    def _key_of(self, author: bytes) -> bytes | None:
         if author not in self._keys:
             self._keys[author] = self._replica.read(lambda connection: self._keyring.key_of(connection, author))
-        key = self._keys[author]
-        return key is not None and self._trees.holds(key, body, signature)
+        return self._keys[author]

@@ -12,6 +12,7 @@ and the hash that its own is joined with on each level, from the leaves up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from blake3 import blake3
 
@@ -28,6 +29,7 @@ _ROOT = b"p2pqueue tree\x01"  # stands before a root that is signed; no body beg
 _NOTHING = bytes(_HASH)  # takes a place that is empty
 _SIZES = {SIGNATURE_SIZE + 1 + _HASH * levels: 1 << levels for levels in range(1, _LEVELS + 1)}  # and how many places such a tree has
 _TREES_KEPT = 16
+_FIRST = b"\x00"  # the place of a tree's first body
 
 Sign = Callable[[bytes], bytes]
 _Way = tuple[int, int, bytes]  # a node's level, its place there, and what it is joined with from there on
@@ -43,6 +45,17 @@ def sign_together(bodies: Sequence[bytes], sign: Sign) -> list[bytes]:
 
 
 def _sign_tree(bodies: Sequence[bytes], sign: Sign) -> list[bytes]:
+    root, ways = _grow(bodies)
+    return _borne(sign(_ROOT + root), ways)
+
+
+def _borne(signature: bytes, ways: Sequence[bytes]) -> list[bytes]:
+    """What each of a tree's bodies bears, in their order."""
+    return [b"%b%c%b" % (signature, place, way) for place, way in enumerate(ways)]
+
+
+def _grow(bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+    """The root of a tree over these bodies, and the way from each of them to it."""
     nodes = [blake3(_LEAF + body).digest(_HASH) for body in bodies]
     levels: list[list[bytes]] = []
     while len(nodes) > 1:
@@ -51,11 +64,10 @@ def _sign_tree(bodies: Sequence[bytes], sign: Sign) -> list[bytes]:
         level = _NODES[len(levels)]
         levels.append(nodes)
         nodes = [blake3(level + left + right).digest(_HASH) for left, right in zip(nodes[::2], nodes[1::2], strict=True)]
-    signature = sign(_ROOT + nodes[0])
     ways = [b""]
-    for nodes in reversed(levels):
-        ways = [nodes[place ^ 1] + ways[place >> 1] for place in range(len(nodes))]
-    return [b"%b%c%b" % (signature, place, ways[place]) for place in range(len(bodies))]
+    for beside in reversed(levels):
+        ways = [beside[place ^ 1] + ways[place >> 1] for place in range(len(beside))]
+    return nodes[0], ways[: len(bodies)]
 
 
 def is_signature(value: object) -> bool:
@@ -75,6 +87,20 @@ class Trees:
 
     def __init__(self) -> None:
         self._known: dict[bytes, dict[bytes, _Way]] = {}  # nodes of a tree, by its key and signature
+
+    def all_hold(self, key: bytes, bodies: Sequence[bytes], signatures: Sequence[bytes]) -> list[bool]:
+        """Of each of these, as `holds`: a whole tree among them, in its order or backwards, is grown again in one go."""
+        found: list[bool] = []
+        start = 0
+        for made, run in groupby([signature[:SIGNATURE_SIZE] for signature in signatures]):
+            end = start + len(list(run))
+            some, borne = bodies[start:end], signatures[start:end]
+            if 1 < end - start <= MOST and _is_whole(key, made, some, borne):
+                found += [True] * (end - start)
+            else:
+                found += [self.holds(key, body, signature) for body, signature in zip(some, borne, strict=True)]
+            start = end
+        return found
 
     def holds(self, key: bytes, body: bytes, signature: bytes) -> bool:
         """Says whether the holder of that public key signed this body, alone or with others."""
@@ -105,3 +131,11 @@ class Trees:
         else:
             known.update(met)
         return True
+
+
+def _is_whole(key: bytes, made: bytes, bodies: Sequence[bytes], signatures: Sequence[bytes]) -> bool:
+    """Says whether these are all the bodies that were signed together, with what each of them has to bear."""
+    if signatures[-1][SIGNATURE_SIZE:][:1] == _FIRST:  # the newest come first, as a rule
+        bodies, signatures = bodies[::-1], signatures[::-1]
+    root, ways = _grow(bodies)
+    return _borne(made, ways) == list(signatures) and verify(key, _ROOT + root, made)

@@ -73,7 +73,7 @@ def _signed(entries: Sequence[Any], holds: Holds | None) -> Iterator[Write]:
     columns = [*zip(*[_opened(*entry) for entry in entries], strict=True)]
     _check(columns)
     authors, bodies, signatures = columns[7], columns[10], columns[11]
-    return _made(columns, map(holds, authors, bodies, signatures) if holds is not None else repeat(False))
+    return _made(columns, holds(authors, bodies, signatures) if holds is not None else repeat(False))
 
 
 def _plain(entries: Sequence[Any], authors: Sequence[Any]) -> Iterator[Write]:

@@ -21,7 +21,8 @@ from p2pqueue.replica.hashtree import is_signature
 from p2pqueue.replica.messages import MAX_WRITES
 from p2pqueue.replica.system import SYSTEM_NAMES
 
-Holds = Callable[[bytes, bytes, bytes], bool]  # whether this author made this signature over this body
+# Of authors, bodies and signatures, whether each of these made that signature over that body.
+Holds = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[bool]]
 
 
 def pack_rows(rows: AlikeRows, authors: dict[bytes, int]) -> list[Any]:
@@ -93,7 +94,7 @@ def _unpack_register(
     of_rows = zip(*values, strict=True) if values else repeat(())
     parts = zip(repeat(table), keys, repeat(name), zip(*stamps, strict=True), numbers, of_rows)
     bodies = list(map(pack, parts))
-    checked = [False] * rows if holds is None else list(map(holds, makers, bodies, signatures))
+    checked = [False] * rows if holds is None else holds(makers, bodies, signatures)
     return RegisterColumns(name, stamps, numbers, values, bodies, signatures, checked)
 
 

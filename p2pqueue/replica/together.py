@@ -71,10 +71,13 @@ class _Lacking:
     def of(self, rows: Sequence[Row]) -> list[Row]:
         """Those of these rows."""
         authors = {row[7] for row in rows if self._only is None or row[7] in self._only}
-        lowest = {author: self._above.get(author, 0) for author in authors}
-        # What the peer holds are the newest, as a rule: what lies below the first of them needs no further look.
-        first = {author: next(iter(self._held.get(author, ())), (1 << 62, 0))[0] for author in authors}
-        return [row for row in rows if row[7] in authors and (lowest[row[7]] < row[8] < first[row[7]] or self._is(row[7], row[8]))]
+        # Most of what is lacking lies in one gap between what the peer holds: that needs no further look.
+        gaps = {author: self._widest_gap(author) for author in authors}
+        return [row for row in rows if row[7] in authors and (gaps[row[7]][0] <= row[8] <= gaps[row[7]][1] or self._is(row[7], row[8]))]
+
+    def _widest_gap(self, author: bytes) -> Span:
+        above, held = self._above.get(author, 0), self._held.get(author, Spans())
+        return max(held.gaps(above), key=lambda gap: gap[1] - gap[0], default=(max(above, held.highest) + 1, 1 << 62))
 
     def _is(self, author: bytes, seq: int) -> bool:
         return seq > self._above.get(author, 0) and seq not in self._held.get(author, ())

@@ -102,3 +102,26 @@ def test_whether_a_body_holds_does_not_depend_on_what_was_checked_before() -> No
     assert trees.holds(PUBLIC, first, of_first)
     assert not trees.holds(PUBLIC, second, of_second)
     assert not Trees().holds(PUBLIC, second, of_second)
+
+
+@given(st.integers(2, 40), st.data())
+def test_what_comes_together_holds_as_each_does_alone(number: int, data: st.DataObject) -> None:
+    bodies = bodies_of(number)
+    signed = list(zip(bodies, sign_together(bodies, sign), strict=True))
+    first, last = sorted(data.draw(st.tuples(st.integers(0, number), st.integers(0, number))))
+    signed = data.draw(st.sampled_from([signed[first:last], signed[first:last][::-1], data.draw(st.permutations(signed))]))
+    for place in data.draw(st.sets(st.integers(0, max(0, len(signed) - 1)), max_size=2)) if signed else ():
+        body, signature = signed[place]
+        forged = bytearray(signature)
+        forged[data.draw(st.integers(0, len(forged) - 1))] ^= 1
+        signed[place] = data.draw(st.sampled_from([(body, bytes(forged)), (b"never written", signature), (body, signed[0][1])]))
+    expected = [Trees().holds(PUBLIC, *each) for each in signed]
+    assert Trees().all_hold(PUBLIC, [body for body, _ in signed], [signature for _, signature in signed]) == expected
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_whole_trees_are_checked_by_their_signatures_alone(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = bodies_of(2 * MOST + 1)
+    signatures = sign_together(bodies, sign)
+    monkeypatch.setattr(Trees, "holds", lambda self, key, body, signature: body == bodies[-1])
+    assert Trees().all_hold(PUBLIC, bodies[::step], signatures[::step]) == [True] * len(bodies)

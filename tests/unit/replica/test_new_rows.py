@@ -116,7 +116,7 @@ def _over_the_wire(sender: Replica, *, checked: bool) -> WellFormed:
     alike: list[AlikeRows] = []
     for message in chain.from_iterable(page.messages for page in pages(sender, MAX_WRITES)):
         packed = encode(Writes(RoundId(b"r" * 8, 1), b"s" * 8, 1, message), deflate=True)
-        received = decode(packed, holds=lambda author, body, signature: checked)
+        received = decode(packed, holds=lambda authors, bodies, signatures: [checked] * len(bodies))
         assert isinstance(received, Writes)
         assert isinstance(received.writes, WellFormed)
         single += received.writes.single

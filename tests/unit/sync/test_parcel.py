@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -59,9 +59,9 @@ def test_signatures_are_checked_where_somebody_can() -> None:
     good, bad = signed(), signed(seq=4)
     asked = []
 
-    def holds(author: bytes, body: bytes, signature: bytes) -> bool:
-        asked.append((author, body, signature))
-        return body == good.body
+    def holds(authors: Sequence[bytes], bodies: Sequence[bytes], signatures: Sequence[bytes]) -> list[bool]:
+        asked.extend(zip(authors, bodies, signatures, strict=True))
+        return [body == good.body for body in bodies]
 
     assert [write.checked for write in carried((good, PLAIN, bad), holds)] == [True, False, False]
     assert asked == [(AUTHOR, good.body, good.signature), (AUTHOR, bad.body, bad.signature)]

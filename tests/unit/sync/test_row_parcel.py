@@ -116,9 +116,9 @@ def test_signatures_are_checked_over_the_bodies_that_were_signed() -> None:
     writes = rows(30)
     signed = {write.body: write.key for write in writes if write.body is not None}
 
-    def holds(author: bytes, body: bytes, signature: bytes) -> bool:
-        assert (author, signature) == (AUTHOR, b"s" * 64)
-        return signed[body] != "key-00007"
+    def holds(authors: Sequence[bytes], bodies: Sequence[bytes], signatures: Sequence[bytes]) -> list[bool]:
+        assert {*zip(authors, signatures, strict=True)} == {(AUTHOR, b"s" * 64)}
+        return [signed[body] != "key-00007" for body in bodies]
 
     found = carried(together(writes), holds)
     assert {write.key for write in found if write.signature and not write.checked} == {"key-00007"}
