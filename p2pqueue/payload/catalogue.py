@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from p2pqueue.errors import DamagedHome, DiskFull, HomeBusy, NewerDatabase, P2PQueueError, ReadOnlyHome, WorldError
 from p2pqueue.private import FILE_MODE, in_words, make_private_dir, write_private
 
-VERSION: Final = 1
+VERSION: Final = 2
 SPARE_SIZE: Final = 512 * 1024  # bytes: more than the log grows by when thousands of rows are deleted
 BUSY_TIMEOUT: Final = 20.0  # seconds that a write waits for those of other processes
 
@@ -79,6 +79,45 @@ INSERT INTO total VALUES (0);
 CREATE TRIGGER stored_added AFTER INSERT ON stored BEGIN UPDATE total SET bytes = bytes + new.size; END;
 CREATE TRIGGER stored_removed AFTER DELETE ON stored BEGIN UPDATE total SET bytes = bytes - old.size; END;
 """
+SCHEMA_2: Final = """
+CREATE TABLE folders (                 -- whole folders that are served from where they lie
+    id INTEGER PRIMARY KEY,
+    path BLOB NOT NULL,
+    digest BLOB NOT NULL,              -- of the paths below it and of what tells one state of each file from another
+    owned INTEGER NOT NULL             -- 1: it lies in this home, and is removed with its last manifest
+);
+CREATE INDEX folders_path ON folders (path);
+CREATE TABLE listings (                -- what is known of the files of each folder in them, by its path below
+    folder INTEGER NOT NULL REFERENCES folders ON DELETE CASCADE,
+    path BLOB NOT NULL,
+    files BLOB NOT NULL,               -- MessagePack, see `listing`
+    PRIMARY KEY (folder, path)
+) WITHOUT ROWID;
+CREATE TABLE pieces (                  -- chunks of those folders: each is put together from pieces of files
+    address BLOB NOT NULL,
+    folder INTEGER NOT NULL REFERENCES folders ON DELETE CASCADE,
+    algorithm INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    length INTEGER NOT NULL,
+    made_of BLOB NOT NULL,             -- MessagePack: path, marks, offset and length of each
+    contents BLOB NOT NULL,            -- the hash of the hashes of those files; empty where it is a part of one
+    PRIMARY KEY (address, folder)
+) WITHOUT ROWID;
+CREATE INDEX pieces_folder ON pieces (folder);
+CREATE TABLE known (                   -- single files that were copied: an unchanged one is not read again
+    path BLOB PRIMARY KEY,
+    identity TEXT NOT NULL,
+    name TEXT NOT NULL,
+    root BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX known_root ON known (root);
+ALTER TABLE files ADD COLUMN folder INTEGER REFERENCES folders ON DELETE SET NULL;
+ALTER TABLE files ADD COLUMN kind TEXT NOT NULL DEFAULT 'file';  -- file, folder, or set: several by their names
+ALTER TABLE files ADD COLUMN fetched INTEGER NOT NULL DEFAULT 0; -- 1: it came from another device
+ALTER TABLE files ADD COLUMN since REAL NOT NULL DEFAULT 0;      -- seconds since 1970
+CREATE INDEX files_folder ON files (folder);
+"""
+_STEPS: Final = (SCHEMA, SCHEMA_2)  # from each version to the next
 
 _FULL = 13  # SQLITE_FULL
 _BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
@@ -200,19 +239,18 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         raise NewerDatabase(f"{path} was written by a newer version of p2pqueue; upgrade this one")
-    if version < VERSION:
+    if version == 0:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only before the first table
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
     if version < VERSION:
-        _transact(connection, _create)
+        _transact(connection, _migrate)
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    if connection.execute("PRAGMA user_version").fetchone()[0] >= VERSION:  # another process was first
-        return
+def _migrate(connection: sqlite3.Connection) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]  # looked at again: another process may have been first
     statement = ""
-    for line in SCHEMA.splitlines(keepends=True):
+    for line in "".join(_STEPS[version:]).splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             connection.execute(statement)

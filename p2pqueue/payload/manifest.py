@@ -1,10 +1,11 @@
 """What does a manifest say, and which manifests are refused?
 
 A manifest lists what a file is made of: its size, the BLAKE3 hash of its content, its name, its media type, the size
-of its chunks, and address and key of each (together a *reference*). A folder, or several files at once, is a manifest
-that lists manifests. Where a file has too many references for the manifest's first shard, they go into further
-shards, its *parts*. Everything here was perhaps made by somebody else, so each claim is checked before anything is
-allocated for it. Pure.
+of its chunks, and address and key of each (together a *reference*). Several files at once are a manifest that lists
+manifests. A folder with all that lies below it is a *tree*, which lists the manifests of its files on *pages* (see
+`tree`). Where a file has too many references for the manifest's first shard, they go into further shards, its
+*parts*. Everything here was perhaps made by somebody else, so each claim is checked before anything is allocated for
+it. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from p2pqueue.payload.format import (
 )
 
 NAME_LIMIT: Final = 4096  # bytes of a name in UTF-8
-ENTRIES_LIMIT: Final = 1_000_000  # manifests in one folder, its folders counted in
+ENTRIES_LIMIT: Final = 1_000_000  # files and folders in one folder, those below it counted in
+LARGEST_TREE: Final = 2**60  # bytes of all files in it
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,24 @@ class FolderManifest:
         return sum(entry.size for entry in self.entries)
 
 
-Manifest = FileManifest | PartedManifest | FolderManifest
+@dataclass(frozen=True)
+class TreeManifest:
+    """A folder with all that lies below it. What it lists stands on pages, each of them a shard."""
+
+    name: str
+    size: int  # bytes of all files
+    count: int  # files, and folders that are empty
+    algorithm: int
+    lengths: tuple[int, ...]  # bytes of each page
+    references: bytes = field(repr=False)  # of the pages
+
+    def pages(self) -> Iterator[Chunk]:
+        """The pages in their order."""
+        for number, length in enumerate(self.lengths):
+            yield Chunk(*_reference(self.references, number), length, 0, 0, length)
+
+
+Manifest = FileManifest | PartedManifest | FolderManifest | TreeManifest
 
 
 def chunk_size_of(size: int) -> int:
@@ -141,6 +160,9 @@ def encode(manifest: Manifest) -> bytes:
     if isinstance(manifest, FolderManifest):
         entries = [[entry.name, entry.capability.pack(), entry.size] for entry in manifest.entries]
         told: dict[str, Any] = {"kind": "folder", "name": manifest.name, "entries": entries}
+    elif isinstance(manifest, TreeManifest):
+        told = {"kind": "tree", "name": manifest.name, "size": manifest.size, "count": manifest.count, "alg": manifest.algorithm}
+        told |= {"lengths": list(manifest.lengths), "pages": manifest.references}
     elif isinstance(manifest, PartedManifest):
         told = {**_head(manifest.head), "parts": manifest.parts}
     else:
@@ -162,6 +184,8 @@ def decode(data: bytes | memoryview) -> Manifest:
         return _file(told)
     if kind == "folder":
         return _folder(told)
+    if kind == "tree":
+        return _tree(told)
     raise MalformedMessage(f"A manifest of kind {kind!r}, which this version doesn't know; upgrade p2pqueue")
 
 
@@ -181,9 +205,7 @@ def _file(told: _Told) -> FileManifest | PartedManifest:
     size, chunk_size = told.number("size", most=LARGEST_FILE), told.number("chunk", most=LARGEST_CHUNK)
     shared, skip = (chunk_size, told.number("skip", most=MIB)) if told.value.get("shared") is True else (0, 0)
     _check_cut(size, chunk_size, shared, skip)
-    algorithm, content = told.number("alg", most=255), told.data("hash")
-    if algorithm not in TAG_SIZES:
-        raise MalformedMessage(f"A manifest is sealed by algorithm {algorithm}, which this version doesn't know; upgrade p2pqueue")
+    algorithm, content = _algorithm(told), told.data("hash")
     if len(content) != ADDRESS_SIZE:
         raise MalformedMessage("A manifest has no proper hash of its content")
     head = FileManifest(told.text("name"), told.text("type", 255), size, content, algorithm, b"", shared, skip)
@@ -193,6 +215,23 @@ def _file(told: _Told) -> FileManifest | PartedManifest:
         return parts
     _check_count(size, head.chunk_count, told.data("shards"))
     return replace(head, references=told.data("shards"))
+
+
+def _algorithm(told: _Told) -> int:
+    algorithm = told.number("alg", most=255)
+    if algorithm not in TAG_SIZES:
+        raise MalformedMessage(f"A manifest is sealed by algorithm {algorithm}, which this version doesn't know; upgrade p2pqueue")
+    return algorithm
+
+
+def _tree(told: _Told) -> TreeManifest:
+    lengths, references = told.value.get("lengths"), told.data("pages")
+    if not isinstance(lengths, list) or len(references) != len(lengths) * REFERENCE_SIZE:
+        raise MalformedMessage("A manifest of a folder has no proper list of pages")
+    if not all(type(length) is int and 0 < length <= ROOT_LIMIT for length in lengths):
+        raise MalformedMessage(f"A manifest of a folder has a page that is empty or longer than {ROOT_LIMIT} bytes")
+    size, count = told.number("size", most=LARGEST_TREE), told.number("count", most=ENTRIES_LIMIT)
+    return TreeManifest(told.text("name"), size, count, _algorithm(told), tuple(lengths), references)
 
 
 def _check_cut(size: int, chunk_size: int, shared: int, skip: int) -> None:
