@@ -102,7 +102,7 @@ class Reader:
             if self._read_plain(place, out, chunk):
                 return
             changed = place.path
-        raise _missing(chunk.address, name, changed)
+        raise missing(chunk.address, name, changed)
 
     def sealed(self, address: bytes) -> bytes:
         """A shard for somebody else: stored, or sealed now from a plain file, its address checked in either case."""
@@ -112,13 +112,13 @@ class Reader:
             return bytes(stored)
         changed = None
         for place in self._places(address):
-            plain = memoryview(bytearray(place.length))
-            if self._read_range(place, plain):
-                made = self._seal_again(place, plain)
+            made = memoryview(bytearray(place.length + TAG_SIZES[place.algorithm]))
+            if self._read_range(place, made[: place.length]):
+                seal_into(place.algorithm, place.key, made[: place.length], made)  # in place
                 if address_of(made) == address:
                     return bytes(made)
             changed = place.path
-        raise _missing(address, "a file", changed)
+        raise missing(address, "a file", changed)
 
     def _complete(self, manifest: PartedManifest) -> FileManifest:
         references = memoryview(bytearray())
@@ -199,7 +199,8 @@ def _became(path: str) -> str:
     return "changed since it was enqueued" if os.access(path, os.R_OK) else "can't be read any more"
 
 
-def _missing(address: bytes, name: str, changed: str | None) -> PayloadUnavailable | InputChanged:
+def missing(address: bytes, name: str, changed: str | None) -> PayloadUnavailable | InputChanged:
+    """The error of the house for a shard that isn't to be had here; `changed` is the file that held it."""
     if changed is not None:
         return InputChanged(f"{shown(changed)} {_became(changed)}, and nothing else on its device holds its content; enqueue it again")
     return PayloadUnavailable(f"Shard {address.hex()} of {name} is not on this device, or was damaged here, and no other source has it now")

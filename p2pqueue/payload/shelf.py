@@ -28,6 +28,7 @@ from p2pqueue.payload.publish import Stored, publish, publish_folder
 from p2pqueue.payload.reading import Reader
 from p2pqueue.payload.seal import preferred_algorithm
 from p2pqueue.payload.store import ShardStore
+from p2pqueue.payload.supply import Checks, Supply
 from p2pqueue.payload.sweep import sweep
 
 __all__ = ["COPY_LIMIT", "IngestStopped", "Shelf", "Stored", "Usage", "check_readable"]
@@ -53,6 +54,7 @@ class Shelf:
         self._outputs = home.path / "outputs"
         self._catalogue = Catalogue(home.shelf_file)
         self._store = ShardStore(home.shards_dir, self._catalogue, quota=quota, reserve=reserve)
+        self._checks = Checks()
 
     def ingest(
         self,
@@ -161,6 +163,10 @@ class Shelf:
         """A sealed shard for another device, its address checked. Raises `PayloadUnavailable` and `InputChanged`."""
         with self._reader() as reader:
             return reader.sealed(address)
+
+    def supply(self) -> Supply:
+        """What one thread gives shards to other devices from, without copying them about. A context."""
+        return Supply(self._store, self._catalogue, self._space_key, self._checks)
 
     def batch(self) -> Batch:
         """A batch to which shards that come from elsewhere are added."""

@@ -1,0 +1,120 @@
+"""How does a shard leave this device without being copied about?
+
+One of a plain file is read into a kept buffer, sealed there in place, and checked. A small one comes from the catalogue
+as it is. A stored file is read and checked when it is first asked for, and then goes to the socket without passing
+through this program; it is looked at again after an hour, so that a rotten one isn't offered for ever.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.format import LARGEST_SHARD, TAG_SIZES
+from p2pqueue.payload.reading import Place, Reader, missing
+from p2pqueue.payload.seal import address_of, seal_into
+from p2pqueue.payload.store import ShardStore
+
+TRUSTED_FOR: Final = 3600.0  # seconds after its check in which a stored file is sent unread
+_REMEMBERED: Final = 65_536  # checks; then all are forgotten
+
+_STORED: Final = "SELECT size, body FROM stored WHERE address = ?"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the catalogue says of a shard."""
+
+    address: bytes
+    size: int  # bytes
+    body: bytes | None = None  # a small one
+    is_stored: bool = False
+    places: tuple[Place, ...] = ()  # of plain files, where none is stored
+
+
+class Checks:
+    """Which stored files were read and found right, and when? For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[bytes, tuple[tuple[int, int, int], float]] = {}
+
+    def remember(self, address: bytes, file: io.FileIO) -> None:
+        """It was read and fits its address."""
+        with self._lock:
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            self._found[address] = (_marks(file), time.monotonic())
+
+    def counts(self, address: bytes, file: io.FileIO) -> bool:
+        """Says whether a file may be sent unread."""
+        with self._lock:
+            found = self._found.get(address)
+        return found is not None and time.monotonic() - found[1] < TRUSTED_FOR and found[0] == _marks(file)
+
+
+class Supply(Reader):
+    """Gives shards to one peer after the other. A context that closes the files it opened; not for two threads at once."""
+
+    def __init__(self, store: ShardStore, catalogue: Catalogue, space_key: bytes, checks: Checks) -> None:
+        super().__init__(store, catalogue, space_key)
+        self._checks = checks
+
+    def find(self, address: bytes) -> Held | None:
+        """What is known of a shard, by the catalogue; None where it isn't here. Nothing is read."""
+        row = self._catalogue.read(lambda c: c.execute(_STORED, (address,)).fetchone())
+        if row is not None and 0 < row[0] <= LARGEST_SHARD:
+            return Held(address, row[0], row[1], True)
+        places = tuple(self._places(address))
+        return Held(address, places[0].length + TAG_SIZES[places[0].algorithm], places=places) if places else None
+
+    def file(self, held: Held) -> io.FileIO | None:
+        """The file of a shard that may be sent as it lies; None where it is to be read. Whoever gets it closes it."""
+        if held.body is not None or not held.is_stored:
+            return None
+        try:
+            file = io.FileIO(self._store.path_of(held.address), "rb")
+        except OSError:
+            return None
+        if os.fstat(file.fileno()).st_size == held.size and self._checks.counts(held.address, file):
+            return file
+        file.close()
+        return None
+
+    def fill(self, held: Held, buffer: memoryview) -> memoryview:
+        """The shard, checked, in the beginning of a buffer of its size at least. Raises `PayloadUnavailable` and `InputChanged`."""
+        if held.body is not None and len(held.body) == held.size and address_of(held.body) == held.address:
+            buffer[: held.size] = held.body
+            return buffer[: held.size]
+        if held.is_stored:
+            shard = self._store.load(held.address, buffer[: held.size])
+            if shard is not None:
+                self._remember(held)
+                return shard
+        changed = None
+        for place in held.places or self._places(held.address):
+            plain, sealed = buffer[: place.length], buffer[: place.length + TAG_SIZES[place.algorithm]]
+            if len(sealed) == held.size and self._read_range(place, plain):
+                seal_into(place.algorithm, place.key, plain, sealed)
+                if address_of(sealed) == held.address:
+                    return sealed
+            changed = place.path
+        raise missing(held.address, "a file", changed)
+
+    def _remember(self, held: Held) -> None:
+        if held.body is None:
+            try:
+                with io.FileIO(self._store.path_of(held.address), "rb") as file:
+                    self._checks.remember(held.address, file)
+            except OSError:
+                pass  # it went away meanwhile
+
+
+def _marks(file: io.FileIO) -> tuple[int, int, int]:
+    found = os.fstat(file.fileno())
+    return found.st_ino, found.st_size, found.st_mtime_ns

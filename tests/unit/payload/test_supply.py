@@ -1,0 +1,91 @@
+"""Shards on their way out: from the catalogue, from their file, or sealed from a plain file, always the right bytes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from p2pqueue.errors import InputChanged, PayloadUnavailable
+from p2pqueue.home import Home
+from p2pqueue.payload.format import AEGIS_256, LARGEST_SHARD, TAG_SIZES, XCHACHA20_POLY1305
+from p2pqueue.payload.seal import address_of, open_into, seal_into
+from p2pqueue.payload.shelf import Shelf
+from p2pqueue.payload.store import INLINE_LIMIT
+
+MIB = 1024**2
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(Home(tmp_path / "home"), bytes(32), quota=100 * MIB, reserve=0)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("size", [1, 1000, INLINE_LIMIT, MIB - 1, MIB, MIB + 1, 3 * MIB + 7])
+def test_every_shard_of_a_file_is_the_one_that_its_address_names(shelf: Shelf, tmp_path: Path, size: int, copy: bool) -> None:
+    path = tmp_path / "file.bin"
+    path.write_bytes(os.urandom(size))
+    addresses = shelf.addresses(shelf.ingest(path, copy=copy).capability)
+    buffer = memoryview(bytearray(LARGEST_SHARD))
+    with shelf.supply() as supply:
+        for address in addresses:
+            held = supply.find(address)
+            assert held is not None
+            shard = supply.fill(held, buffer)
+            assert address_of(shard) == address
+            assert len(shard) == held.size
+            assert bytes(shard) == shelf.shard(address)
+
+
+def test_a_stored_file_may_be_sent_unread_only_after_it_was_read_once(shelf: Shelf, tmp_path: Path) -> None:
+    path = tmp_path / "file.bin"
+    path.write_bytes(os.urandom(MIB))
+    address = shelf.addresses(shelf.ingest(path, copy=True).capability)[0]
+    with shelf.supply() as supply:
+        held = supply.find(address)
+        assert held is not None
+        assert supply.file(held) is None
+        sealed = bytes(supply.fill(held, memoryview(bytearray(held.size))))
+        file = supply.file(held)
+        assert file is not None
+        with file:
+            assert file.read() == sealed
+        stored = shelf.home.shards_dir / address.hex()
+        stored.write_bytes(sealed[:-1] + b"?")  # rot that left a mark
+        os.utime(stored, (1, 1))
+        assert supply.file(held) is None
+        with pytest.raises(PayloadUnavailable):
+            supply.fill(held, memoryview(bytearray(held.size)))
+        assert supply.find(address) is None  # it is not offered any more
+
+
+def test_a_plain_file_that_changed_is_told_and_not_sent(shelf: Shelf, tmp_path: Path) -> None:
+    path = tmp_path / "file.bin"
+    path.write_bytes(os.urandom(2 * MIB))
+    address = shelf.addresses(shelf.ingest(path, copy=False).capability)[0]
+    with shelf.supply() as supply:
+        held = supply.find(address)
+        assert held is not None
+        path.write_bytes(os.urandom(MIB))
+        with pytest.raises(InputChanged, match="changed since it was enqueued"):
+            supply.fill(held, memoryview(bytearray(held.size)))
+
+
+def test_what_was_never_here_is_not_found(shelf: Shelf) -> None:
+    with shelf.supply() as supply:
+        assert supply.find(bytes(32)) is None
+
+
+@pytest.mark.parametrize("algorithm", [AEGIS_256, XCHACHA20_POLY1305])
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 4096, 65_537, MIB + 5])
+def test_sealing_in_place_gives_what_sealing_elsewhere_gives(algorithm: int, size: int) -> None:
+    key, chunk, whole = os.urandom(32), os.urandom(size), size + TAG_SIZES[algorithm]
+    apart, here = memoryview(bytearray(whole)), memoryview(bytearray(whole))
+    seal_into(algorithm, key, chunk, apart)
+    here[:size] = chunk
+    seal_into(algorithm, key, here[:size], here)
+    assert here == apart
+    assert open_into(algorithm, key, here, here[:size]) == size
+    assert here[:size] == chunk
