@@ -157,16 +157,17 @@ def _peers(settings: Settings) -> Iterator[Finding]:
 def _origin(settings: Settings) -> Finding:
     import asyncio
 
-    from p2pqueue.payload.origin_client import OriginClient, parse_origin
+    from p2pqueue.payload.origin_access import check_origin, open_origin, shown_origin
     from p2pqueue.payload.source import SourceFailed
 
-    address = parse_origin(settings.origin)
+    check_origin(settings.origin)
+    shown = shown_origin(settings.origin)
 
     async def ask() -> None:
         import aiohttp
 
         async with aiohttp.ClientSession() as session, asyncio.timeout(ORIGIN_WAIT):
-            await OriginClient(address, lambda: session).has(bytes(32))
+            await open_origin(settings.origin, lambda: session).has(bytes(32))
 
     try:
         asyncio.run(ask())
@@ -175,9 +176,9 @@ def _origin(settings: Settings) -> Finding:
             return Finding("origin", "wrong", str(error), "set `origin` to the URL with the token, as `p2pqueue origin` prints it there")
         return Finding("origin", "warning", str(error), "start `p2pqueue origin` there, or see whether this device is connected")
     except TimeoutError:
-        words = f"the origin {address.base} does not answer in {ORIGIN_WAIT:.0f} seconds"
+        words = f"the origin {shown} does not answer in {ORIGIN_WAIT:.0f} seconds"
         return Finding("origin", "warning", words, "see whether it runs, and whether this device is connected")
-    return Finding("origin", "ok", f"{address.base} answers and takes the token")
+    return Finding("origin", "ok", f"{shown} answers and takes the {'token' if shown.startswith('http') else 'keys'}")
 
 
 def _clocks(peers: Any) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from p2pqueue.net.mesh import Mesh
 from p2pqueue.net.opening import bracketed
 from p2pqueue.net.options import Listening, NetOptions
 from p2pqueue.payload.fetch import Fetcher
-from p2pqueue.payload.origin_client import OriginClient, parse_origin
+from p2pqueue.payload.origin_access import AnyOrigin, open_origin
 from p2pqueue.payload.source import Source
 from p2pqueue.peers.greeting import greet
 from p2pqueue.peers.hearsay import Hearsay
@@ -71,10 +71,10 @@ class Links:
         self.sources = Sources(shelf.shard, frozenset(settings.lanes), self._origins)
         self.fetcher = Fetcher(shelf, self.sources.now)
         self.routes = ShardRoutes(shelf.shard, lambda request: self.mesh.bearer(request) is not None)
-        self.origin: OriginClient | None = None
+        self.origin: AnyOrigin | None = None
         self.uploader: Uploader | None = None
         if settings.origin and "origin" in settings.lanes:
-            self.origin = OriginClient(parse_origin(settings.origin), self.sources.http, self.sources.came_from_origin)
+            self.origin = open_origin(settings.origin, self.sources.http, self.sources.came_from_origin)
             if settings.origin_policy != "never":
                 self.uploader = Uploader(shelf, self.origin, parts.wanted)
         self.invitations = Invitations(identity=identity, write=parts.store.write, announce=self._announce, addresses=self.addresses)

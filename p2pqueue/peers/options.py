@@ -31,10 +31,10 @@ def check(settings: Settings) -> list[str]:
         raise ConfigError(f"origin_policy: {settings.origin_policy!r}, where there are {', '.join(POLICIES)}")
     _check_addresses(settings)
     if settings.origin:
-        from p2pqueue.payload.origin_client import parse_origin  # imports aiohttp
+        from p2pqueue.payload.origin_access import check_origin
 
         try:
-            parse_origin(settings.origin)
+            check_origin(settings.origin)
         except ConfigError as error:
             raise ConfigError(f"origin: {error}") from None
     return check_interfaces(settings.interfaces)

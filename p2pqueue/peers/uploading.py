@@ -15,7 +15,7 @@ from typing import Final
 
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.payload.capability import parse_capability
-from p2pqueue.payload.origin_client import PARALLEL, OriginClient
+from p2pqueue.payload.origin_access import AnyOrigin
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import SourceFailed
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class Uploader:
     """Puts files on an origin. `wanted` gives the capabilities of those that should be there by the policy."""
 
-    def __init__(self, shelf: Shelf, origin: OriginClient, wanted: Callable[[], Awaitable[Sequence[str]]]) -> None:
+    def __init__(self, shelf: Shelf, origin: AnyOrigin, wanted: Callable[[], Awaitable[Sequence[str]]]) -> None:
         self._shelf = shelf
         self._origin = origin
         self._wanted = wanted
@@ -87,7 +87,7 @@ class Uploader:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(PARALLEL):
+                for _ in range(self._origin.parallel):
                     group.create_task(work())
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
