@@ -25,8 +25,9 @@ from p2pqueue.replica.messages import (
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.write import Head, Write
 
-WINDOW = 9  # messages of writes that may be unacknowledged
-AHEAD = 4  # messages that are read at once: while others are under way, so many wait to follow them
+WINDOW = 24  # messages of writes that may be unacknowledged
+FIRST_AHEAD = 4  # messages that are read at once when a round begins: the newest don't wait for many others
+AHEAD = 8  # the same later on: while others are under way, so many wait to follow them
 RELAY_DELAY = 0.25  # seconds: a received write's own author reaches a linked peer sooner than we could
 MAX_ASKED = 8  # messages of rows kept to answer at the next `done`
 
@@ -120,7 +121,8 @@ class Offering:
         if self._look and not self._reading and not self._outbox:
             self._look, self._finished, self._reading = False, False, self._number()
             held = {author: tuple(spans) for author, spans in self._held.items() if spans}
-            effects.append(ReadUnsent(self._reading, dict(self.counted), held, not self._relays, AHEAD, self._max_writes, MAX_BYTES))
+            ahead = AHEAD if self._sent >= FIRST_AHEAD else FIRST_AHEAD
+            effects.append(ReadUnsent(self._reading, dict(self.counted), held, not self._relays, ahead, self._max_writes, MAX_BYTES))
         if self._finished and not self._outbox:
             effects += [ReadEnded(self._number(), self.round, *asked) for asked in self._asked]
             self._asked.clear()

@@ -6,7 +6,7 @@ that one read transaction of the sender found nothing the receiver neither count
 
     receiver                                   sender
     Heads(round, counted, held)  ───────────▶
-                                 ◀───────────  Writes(round, 1) … Writes(round, n)   newest first, at most 6 unacknowledged
+                                 ◀───────────  Writes(round, 1) … Writes(round, n)   newest first, at most 24 unacknowledged
     Ack(round, indexes)          ───────────▶  (each once durable)
                                  ◀───────────  Done(round, n, heads)                 counts when 1 … n are durable
     Heads(same round)            ───────────▶  (how far it has come; relaying and forks live on it)

@@ -46,7 +46,7 @@ from p2pqueue.replica.offering import RELAY_DELAY, WINDOW
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.sync import Session
-from p2pqueue.replica.taking import HEADS_EVERY, MAX_BATCH, MAX_QUEUE, TOLD_AFTER
+from p2pqueue.replica.taking import FIRST_BATCH, HEADS_EVERY, MAX_BATCH, MAX_QUEUE, TOLD_AFTER, YOUNG
 from p2pqueue.replica.write import Head, Write
 
 OURS, THEIRS = b"o" * 16, b"t" * 16
@@ -334,6 +334,17 @@ def test_writes_that_arrive_while_others_merge_share_the_next_transaction() -> N
     first = side.take(1, write(1, THEIRS))
     for index in range(2, 9):
         assert not some(side.hear(Writes(side.round, PEER, index, tuple(write(index * 200 + n, THEIRS) for n in range(200)))), Merge)
+    assert len(only(side.answer(first, Taken()), Merge).writes) == FIRST_BATCH
+
+
+def test_a_round_that_goes_on_merges_more_in_a_transaction() -> None:
+    side = Side()
+    side.serve()
+    for index in range(1, YOUNG + 1):
+        side.answer(side.take(index, write(index, THEIRS)), Taken())
+    first = side.take(YOUNG + 1, write(YOUNG + 1, THEIRS))
+    for index in range(YOUNG + 2, YOUNG + 24):
+        side.hear(Writes(side.round, PEER, index, tuple(write(index * 200 + n, THEIRS) for n in range(200))))
     assert len(only(side.answer(first, Taken()), Merge).writes) == MAX_BATCH
 
 
