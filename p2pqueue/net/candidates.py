@@ -1,4 +1,4 @@
-"""At which of its addresses is a device offered, and which of a peer's are tried, in which order? Pure."""
+"""At which of its addresses is a device offered, which of a peer's are tried, and what does the way between bear? Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Protocol
 from p2pqueue.net.rtcsignal import CANDIDATES_LIMIT, Candidate
 
 LOOPBACK = "127.0.0.1"
+ETHERNET = 1500  # bytes that a packet may have on any ordinary network
 
 
 class Addressed(Protocol):
@@ -44,6 +45,18 @@ def worth_trying(candidates: Iterable[Candidate], interfaces: Iterable[Addressed
             continue
         found.append((not any(ip in network for network in networks), (host, port)))
     return [candidate for _, candidate in sorted(found, key=lambda entry: entry[0])][:CANDIDATES_LIMIT]
+
+
+def is_roomy(ours: str, theirs: str, interfaces: Iterable[Addressed]) -> bool:
+    """Says whether no router stands between two addresses, and their network takes packets of 1,500 bytes."""
+    ends = _parsed(ours), _parsed(theirs)
+    if all(end is not None and end.is_loopback for end in ends):
+        return True
+    return any(
+        all(end in address.network for end in ends) and getattr(interface, "mtu", 0) >= ETHERNET
+        for interface in interfaces
+        for address in interface.addresses
+    )
 
 
 def _offered(address: IPv4Interface | IPv6Interface, *, loopback: bool) -> bool:

@@ -9,44 +9,57 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from p2pqueue.net.burst import Burst, gather, parted, second_socket
+
 DRAINED = 8  # datagrams a wake-up: 16 are no faster with the stock SCTP transport, 64 make signals wait 10 ms
-LONGEST = 4096  # bytes: our packets end at 1,500, a browser's at about 1,200
+LONGEST = 65535  # bytes that come at once: one datagram, or several in one buffer
 
 _log = logging.getLogger(__name__)
-Handler = Callable[[bytes, tuple[Any, ...]], None]
+Address = tuple[Any, ...]
+Handler = Callable[[Sequence[bytes], Address], None]
 
 
 class Drain(asyncio.DatagramProtocol):
-    """Hands STUN to the protocol it stands before, and DTLS to `on_data`; closes with its transport."""
+    """Hands STUN to the protocol it stands before, and DTLS, what came together at once, to `on_data`; closes with its transport."""
 
     def __init__(self, transport: asyncio.DatagramTransport, before: asyncio.DatagramProtocol, *, on_data: Handler, limit: int) -> None:
         self._transport = transport
         self._before = before
         self._on_data = on_data
-        self._more = limit - 1
-        self._socket = _readable(transport) if limit > 1 else None
+        self._limit = limit
+        self._socket = second_socket(transport) if limit > 1 else None
+        self._parts = False
+        self.burst = Burst(transport, self._socket)
         transport.set_protocol(self)
 
-    def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
+    def gather(self) -> None:
+        """From now on, all that comes is STUN and DTLS 1.2, and may come in one buffer."""
+        self._parts = self._parts or gather(self._socket)
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
         """Takes this datagram and those behind it."""
-        self._take(data, addr)
-        if self._socket is None:
-            return
-        for _ in range(self._more):
-            if self._transport.is_closing():
-                return
+        records: list[bytes] = []
+        sender, taken = addr, 0
+        while True:
+            if addr != sender and records:
+                self._on_data(records, sender)
+                records = []
+            sender = addr
+            taken += self._take(data, addr, records)
+            if taken >= self._limit or self._socket is None or self._transport.is_closing():
+                break
             try:
                 data, addr = self._socket.recvfrom(LONGEST)
             except (BlockingIOError, InterruptedError):
-                return
+                break
             except OSError as error:
                 self._before.error_received(error)
-                return
-            self._take(data, addr)
+                break
+        if records:
+            self._on_data(records, sender)
 
     def error_received(self, exc: Exception) -> None:
         """Passes on what the kernel says of earlier datagrams."""
@@ -54,29 +67,26 @@ class Drain(asyncio.DatagramProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Closes the second descriptor and passes it on."""
+        self.burst.close()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         self._before.connection_lost(exc)
 
-    def _take(self, data: bytes, addr: tuple[Any, ...]) -> None:
-        first = data[0] if data else -1
-        if 19 < first < 64:
-            self._on_data(data, addr)
-        elif 0 <= first < 4:
-            try:
-                self._before.datagram_received(data, addr)
-            except Exception as error:  # noqa: BLE001  whoever reaches the port can send anything
-                _log.debug("a datagram from %s that STUN can't read: %r", addr[0], error)
+    def _take(self, data: bytes, addr: Address, records: list[bytes]) -> int:
+        """Sorts what came in one buffer; gives the number of its datagrams."""
+        count = 0
+        for part in parted(data) if self._parts else (data,):
+            first = part[0] if part else -1
+            if 19 < first < 64:
+                records.append(part)
+            elif 0 <= first < 4:
+                self._pass_on(part, addr)
+            count += 1
+        return max(count, 1)
 
-
-def _readable(transport: asyncio.DatagramTransport) -> socket.socket | None:
-    """A socket of our own on the transport's descriptor; None where the loop itself reads ahead (Windows)."""
-    if not isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop):
-        return None
-    shared: socket.socket | None = transport.get_extra_info("socket")
-    if shared is None:
-        return None
-    own = shared.dup()
-    own.setblocking(False)
-    return own
+    def _pass_on(self, data: bytes, addr: Address) -> None:
+        try:
+            self._before.datagram_received(data, addr)
+        except Exception as error:  # noqa: BLE001  whoever reaches the port can send anything
+            _log.debug("a datagram from %s that STUN can't read: %r", addr[0], error)

@@ -27,6 +27,8 @@ class Path(Connection):
         super().__init__(ice_controlling=controlling)
         self._addresses = addresses
         self._drain = drain
+        self._drains: dict[StunProtocol, Drain] = {}
+        self.on_records: Callable[[Sequence[bytes]], None] | None = None  # gets what `receive` would give otherwise
 
     async def get_component_candidates(self, component: int, addresses: list[str], timeout: int = 5) -> list[AioiceCandidate]:
         """Binds the addresses of ours, not those that aioice found, and drains their sockets."""
@@ -34,7 +36,7 @@ class Path(Connection):
         found = await super().get_component_candidates(component=component, addresses=list(self._addresses()), timeout=timeout)
         for rank, protocol in enumerate(self._protocols[known:]):
             protocol.local_candidate.priority = _priority(rank)
-            Drain(protocol.transport, protocol, on_data=self._data_handler(protocol), limit=self._drain)
+            self._drains[protocol] = Drain(protocol.transport, protocol, on_data=self._take, limit=self._drain)
         return found
 
     async def connect(self) -> None:
@@ -62,17 +64,34 @@ class Path(Connection):
         pair = self._nominated.get(1)
         return None if pair is None else (pair.local_addr, pair.remote_addr)
 
-    def _data_handler(self, protocol: StunProtocol) -> Callable[[bytes, tuple[Any, ...]], None]:
-        nominated, waiting, receive = self._nominated, self._queue, self.data_received
+    def gather(self) -> None:
+        """Datagrams of the chosen path may come together from now on: DTLS 1.2 is spoken over it."""
+        if (drain := self._chosen()) is not None:
+            drain.gather()
 
-        def take(data: bytes, addr: tuple[Any, ...]) -> None:
-            pair = nominated.get(1)
-            if pair is not None and pair.remote_addr != (addr[0], addr[1]):
-                return
-            if waiting.qsize() < BACKLOG:
-                receive(data, 1)
+    def send_together(self, block: memoryview, lengths: Sequence[int]) -> None:
+        """Sends the datagrams that lie in `block` over the chosen path; nothing where there is none."""
+        if (drain := self._chosen()) is not None:
+            drain.burst.send(block, lengths, self._nominated[1].remote_addr)
 
-        return take
+    def leave(self, records: Iterable[bytes]) -> None:
+        """Leaves datagrams to whoever receives."""
+        for record in records:
+            if self._queue.qsize() < BACKLOG:
+                self.data_received(record, 1)
+
+    def _chosen(self) -> Drain | None:
+        pair = self._nominated.get(1)
+        return None if pair is None else self._drains.get(pair.protocol)
+
+    def _take(self, records: Sequence[bytes], addr: tuple[Any, ...]) -> None:
+        pair = self._nominated.get(1)
+        if pair is not None and pair.remote_addr != (addr[0], addr[1]):
+            return
+        if self.on_records is not None:
+            self.on_records(records)
+        else:
+            self.leave(records)
 
 
 class Gatherer(RTCIceGatherer):

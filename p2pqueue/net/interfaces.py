@@ -46,6 +46,7 @@ class Interface:
     index: int
     up: bool
     kind: Kind
+    mtu: int = 0  # bytes; 0 where the system doesn't tell
 
     @property
     def networks(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
@@ -108,17 +109,17 @@ def current() -> tuple[Interface, ...]:
     except (OSError, ValueError):
         return ()
     try:
-        states = {name: (stats.isup, stats.flags) for name, stats in psutil.net_if_stats().items()}
+        states = {name: (stats.isup, stats.flags, stats.mtu) for name, stats in psutil.net_if_stats().items()}
     except OSError:
         states = {}
     names = _windows_names() if os.name == "nt" else {}
     found = []
     for adapter in adapters:
         name, index = next((names[ip.ip] for ip in adapter.ips if ip.ip in names), str(adapter.nice_name)), adapter.index or 0
-        up, flags = states.get(name, (True, ""))
+        up, flags, mtu = states.get(name, (True, "", 0))
         addresses = tuple(address for ip in adapter.ips if (address := _address(ip)) is not None)
         kind = kind_of(name, index, loopback="loopback" in flags or any(address.ip.is_loopback for address in addresses))
-        found.append(Interface(name, addresses, index, up, kind))
+        found.append(Interface(name, addresses, index, up, kind, mtu))
     return tuple(sorted(found, key=lambda interface: (interface.index, interface.name)))
 
 

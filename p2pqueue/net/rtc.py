@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from p2pqueue.errors import ChannelClosed, ConnectFailed
-from p2pqueue.net.candidates import Addressed, own_addresses, worth_trying
+from p2pqueue.net.candidates import Addressed, is_roomy, own_addresses, worth_trying
 from p2pqueue.net.drain import DRAINED
 from p2pqueue.net.ice import Gatherer, IceTransport, Path
 from p2pqueue.net.ortc import (
@@ -27,7 +27,8 @@ from p2pqueue.net.ortc import (
     RTCDtlsParameters,
 )
 from p2pqueue.net.rtcsignal import RtcSignal
-from p2pqueue.net.transports import DtlsTransport, SctpTransport, accepted_sizes
+from p2pqueue.net.transports import accepted_sizes
+from p2pqueue.net.tuning import make_transports
 
 CONNECT_TIMEOUT = 8.0  # seconds; on a LAN it takes 0.03, with nine dead addresses before the good one 2
 CLOSE_TIMEOUT = 2.0  # seconds after which closing is left to itself
@@ -68,6 +69,7 @@ class RtcConnection:
         drain: int = DRAINED,
         high_water: int,
         towards: str | None = None,
+        tuned: bool = True,
     ) -> None:
         self._interfaces = interfaces
         self._loopback = loopback
@@ -78,8 +80,8 @@ class RtcConnection:
         )
         self._gatherer = Gatherer(self._path)
         self._ice = IceTransport(self._gatherer)
-        self._dtls = DtlsTransport(self._ice, [certificate])
-        self._sctp = SctpTransport(self._dtls, waiting=self._path.waiting)
+        transports = make_transports(self._ice, certificate, self._path, tuned=tuned)
+        self._dtls, self._sctp = transports.dtls, transports.sctp
         self._channel = RTCDataChannel(self._sctp, RTCDataChannelParameters(label="p2pqueue", negotiated=True, id=0))
         self._stage = "offered"
         self._reason: str | None = None
@@ -262,6 +264,8 @@ class RtcConnection:
         elif self._probes == 1 and data == ANSWER:
             self._probes, self._stage = 2, "open"
             self._changed.set()
+            if (ends := self.ends) is not None and is_roomy(ends[0][0], ends[1][0], self._interfaces()):
+                self._sctp.widen()
         else:
             self.lose("the other device speaks another protocol over its channel")
 

@@ -77,6 +77,9 @@ class SctpTransport(RTCSctpTransport):
         self._sacked = self._last_sacked_tsn
         self.moved_at = 0.0  # when the peer last acknowledged anything new, by the loop's clock
 
+    def widen(self) -> None:
+        """Both ends are in one network that takes packets of 1,500 bytes; aiortc's packets are of one size."""
+
     async def _handle_data(self, data: bytes) -> None:
         try:
             await super()._handle_data(data)

@@ -14,6 +14,7 @@ from p2pqueue.net.channel import CONTROL_BUFFER, ControlChannel
 from p2pqueue.net.rtc import RtcConnection
 from p2pqueue.wire import FRAME_LIMIT, MESSAGE_LIMIT
 from tests.unit.net.connected import connected, fall_silent, nothing_unseen
+from tests.unit.net.weather import disturb, eating
 
 pytestmark = pytest.mark.usefixtures(nothing_unseen.__name__)
 
@@ -98,13 +99,7 @@ async def test_a_path_that_begins_to_eat_large_packets_is_noticed_though_small_o
     async with channels(stall_after=0.5) as (one, other):
         assert one.channel.send_soon(SIGNAL, b"small")
         assert await other.got.get() == (SIGNAL, b"small")
-        send = one.connection._path.send
-
-        async def lossy(data: bytes) -> None:
-            if len(data) < 1000:
-                await send(data)
-
-        one.connection._ice._send = lossy
+        disturb(one.connection, eating(above=999))
         assert one.channel.send_soon(ROWS, bytes(5000))
         async with asyncio.timeout(10):
             assert "large packets" in await one.ended

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import ChannelClosed, ConnectFailed
-from p2pqueue.net.rtc import RtcConnection, make_certificate
+from p2pqueue.net.rtc import make_certificate
 from p2pqueue.net.rtcsignal import RtcSignal
 from tests.unit.net.connected import certificate, connected, connection, fall_silent, inbox, nothing_unseen
+from tests.unit.net.weather import Weather, disturb, eating
 
 pytestmark = pytest.mark.usefixtures(nothing_unseen.__name__)
 
@@ -124,7 +125,7 @@ async def test_a_path_that_eats_large_packets_is_found_out_while_connecting() ->
     one, other = connection(controlling=True), connection(controlling=False)
     offered = await one.offer(), await other.offer()
     for end in (one, other):
-        _lose_packets(end, above=1200)
+        disturb(end, eating(above=1200))
     outcomes = await asyncio.gather(_outcome(one.connect(offered[1], timeout=1.0)), _outcome(other.connect(offered[0], timeout=1.0)))
     assert any("MTU" in str(outcome) for outcome in outcomes)
     assert all(isinstance(outcome, ConnectFailed) for outcome in outcomes)
@@ -180,21 +181,15 @@ async def test_waiting_ends_when_enough_has_been_sent_on() -> None:
 
 async def test_packets_that_come_together_are_acknowledged_together() -> None:
     async with connected() as (one, other):
-        messages, answers, send = inbox(other), 0, other._path.send
-
-        async def counted(data: bytes) -> None:
-            nonlocal answers
-            answers += 1
-            await send(data)
-
-        other._ice._send = counted
+        messages, answers = inbox(other), Weather(seed=0)
+        disturb(other, answers)
         for _ in range(8):
             await one.drained(0)
             one.send(bytes(60_000))
         for _ in range(8):
             assert await messages.get() == bytes(60_000)
-        packets = 8 * 60_000 / 1160
-        assert 0 < answers < 0.8 * packets
+        packets = 8 * 60_000 / 1372
+        assert 0 < answers.count < 0.8 * packets
 
 
 async def test_a_handler_that_raises_ends_its_connection_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -342,14 +337,3 @@ async def _held_soon(wanted: tuple[int, int]) -> tuple[int, int]:
             break
         await asyncio.sleep(0.02)
     return _held()
-
-
-def _lose_packets(end: RtcConnection, *, above: int) -> None:
-    """Eats large packets on their way out, as a path with a small MTU does whose warnings are filtered."""
-    send = end._path.send
-
-    async def lossy(data: bytes) -> None:
-        if len(data) <= above:
-            await send(data)
-
-    end._ice._send = lossy
