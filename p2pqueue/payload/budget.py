@@ -1,49 +1,55 @@
-"""How much may be under way at once? Bytes that tasks take before they begin, and give back at their end."""
+"""How much may be under way at once? Bytes that requests take before they begin, and give back at their end."""
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+
+from p2pqueue.payload.memory import pages
 
 
 class Budget:
-    """A number of bytes. Whoever came first is served first, so that a large taker isn't starved by small ones."""
+    """A number of bytes. For any thread."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._free = size
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._lock = threading.Lock()
 
-    @asynccontextmanager
-    async def of(self, size: int) -> AsyncIterator[None]:
-        """Holds so many bytes, the whole budget at most, while the block runs."""
+    def try_take(self, size: int) -> bool:
+        """Takes so many bytes, the whole budget at most; False where they aren't free."""
         size = min(size, self._size)
-        await self._take(size)
-        try:
-            yield
-        finally:
-            self._free += size
-            self._serve()
-
-    async def _take(self, size: int) -> None:
-        if not self._waiting and self._free >= size:
+        with self._lock:
+            if self._free < size:
+                return False
             self._free -= size
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # served and cancelled at the same moment
-                self._free += size
-            self._serve()
-            raise
+            return True
 
-    def _serve(self) -> None:
-        while self._waiting and (self._waiting[0][1].done() or self._free >= self._waiting[0][0]):
-            size, turn = self._waiting.popleft()
-            if not turn.done():
-                self._free -= size
-                turn.set_result(None)
+    def force(self, size: int) -> None:
+        """Takes so many bytes though they aren't free."""
+        with self._lock:
+            self._free -= min(size, self._size)
+
+    def give(self, size: int) -> None:
+        """Gives back what was taken."""
+        with self._lock:
+            self._free += min(size, self._size)
+
+
+class Buffers:
+    """Buffers that are used again and again, so that no memory is asked for and cleared for each shard. For any thread."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._kept: deque[memoryview] = deque()
+
+    def take(self) -> memoryview:
+        """A buffer whose content is anything."""
+        try:
+            return self._kept.pop()
+        except IndexError:
+            return pages(self.size)
+
+    def give(self, buffer: memoryview) -> None:
+        """Nobody uses it any more."""
+        self._kept.append(buffer)

@@ -1,8 +1,9 @@
 """Where does a fetched file land, and from when on may it be read and served?
 
-Chunks are written where they belong in a private file of this home, in whatever order they come. When the last is
-there, the file is made durable, gets its name, and is entered in the catalogue as a plain file that holds the
-content: from then on it is read from there, and served to others from there.
+Chunks are written where they belong in a private file of this home, in whatever order they come, and a `Record` says
+which are there: whatever ends the fetch, the next one goes on with what is missing. When the last is there, the file is
+made durable, gets its name, and is entered in the catalogue as a plain file that holds the content: from then on it
+is read from there, and served to others from there.
 """
 
 from __future__ import annotations
@@ -10,126 +11,229 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
-from p2pqueue.errors import BadShard
+from p2pqueue.errors import BadShard, MalformedMessage
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
-from p2pqueue.payload.format import TAG_SIZES
 from p2pqueue.payload.manifest import Chunk, FileManifest
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.plain import identify, settle
 from p2pqueue.payload.publish import enter_fetched
-from p2pqueue.payload.seal import Shard, address_of, open_into
+from p2pqueue.payload.record import COMMIT_EVERY, Record
+from p2pqueue.payload.seal import address_of, open_into
 from p2pqueue.private import FILE_MODE, in_words, make_private_dir, sync_dir
+
+PART: Final = "part"  # its content so far
+HAVE: Final = "have"  # the record of what is there
+KEPT_FOR: Final = 7 * 86_400.0  # seconds without a fetch after which a half-done file is removed
+IDLE_AFTER: Final = 300.0  # seconds without a fetch after which one may be removed because its room is needed
 
 
 class Landing:
-    """The file that one fetch writes. A context: what did not come to its end leaves no trace.
+    """The file that one fetch writes. A context; what is there at its end stays for the next fetch of that file.
 
     `write` may be called by several threads at once.
     """
 
-    def __init__(self, folder: Path, manifest: FileManifest) -> None:
+    def __init__(self, landings: Path, outputs: Path, root: Capability, manifest: FileManifest) -> None:
         self._manifest = manifest
-        self._folder = folder / os.urandom(8).hex()
-        self._target = self._folder / safe_name(manifest.name)
-        self._part = self._folder / ".part"
-        self._kept = False
+        self._outputs = outputs
+        self._folder = _folder_of(landings, root)
+        self._state = threading.Condition()
         self._writes = 0  # under way in threads, which can't be cancelled
-        self._calm = threading.Condition()
+        self._uncommitted = 0  # bytes
+        self._committing = False
+        self._plain = threading.local()
         try:
-            make_private_dir(folder)
+            make_private_dir(landings)
             make_private_dir(self._folder)
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            self._descriptor = os.open(self._part, flags, FILE_MODE)
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+            self._descriptor = os.open(self._folder / PART, flags, FILE_MODE)
         except OSError as error:
+            raise in_words(error, self._folder) from error
+        try:
+            if os.fstat(self._descriptor).st_size != manifest.size:  # what the record says was written to another file
+                (self._folder / HAVE).unlink(missing_ok=True)
+                os.ftruncate(self._descriptor, manifest.size)
+            self._record = Record(self._folder / HAVE, manifest.chunk_count, manifest.content)
+        except OSError as error:
+            os.close(self._descriptor)
             raise in_words(error, self._folder) from error
 
+    @property
+    def here(self) -> bytes:
+        """A bit for each chunk that is there and checked, the lowest first."""
+        return self._record.here
+
     def __enter__(self) -> Landing:
-        try:
-            os.ftruncate(self._descriptor, self._manifest.size)
-        except OSError as error:
-            self._discard()
-            raise in_words(error, self._folder) from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._discard()
+        descriptor = self._close_for_writing()
+        if descriptor >= 0:
+            os.close(descriptor)
+            is_empty = not any(self._record.here)
+            self._record.close()
+            if is_empty:
+                _remove(self._folder)
 
     def touch(self) -> None:
         """Says that the fetch goes on, so that no sweep takes the folder for a left-over."""
         os.utime(self._folder)
 
-    def write(self, chunk: Chunk, shard: bytes) -> None:
-        """Checks and opens a shard, and writes its chunk where it belongs. Raises `BadShard`, and `DiskFull` and its like."""
+    def write(self, number: int, chunk: Chunk, shard: memoryview | bytes) -> bool:
+        """Checks and opens a shard, and writes its chunk where it belongs; says whether it was written.
+
+        Raises `BadShard` for another shard than was asked for, `MalformedMessage` where the manifest itself is wrong,
+        and `DiskFull` and its like.
+        """
         if address_of(shard) != chunk.address:
             raise BadShard(f"what came for shard {chunk.address.hex()} is another one")
-        plain = memoryview(bytearray(max(0, len(shard) - TAG_SIZES.get(self._manifest.algorithm, 0))))
-        if open_into(self._manifest.algorithm, chunk.key, shard, plain) != chunk.plain_size:
-            raise BadShard(f"shard {chunk.address.hex()} has another length than its manifest says")
-        with self._calm:
-            descriptor = self._descriptor
-            if descriptor < 0:
-                return  # nobody waits for it any more
-            self._writes += 1
+        plain = self._buffer(chunk.plain_size)
         try:
+            opened = open_into(self._manifest.algorithm, chunk.key, shard, plain)
+        except BadShard as error:
+            raise MalformedMessage(str(error)) from error
+        if opened != chunk.plain_size:
+            raise MalformedMessage(f"shard {chunk.address.hex()} has another length than its manifest says")
+        with self._writing() as descriptor:
+            if descriptor < 0:
+                return False  # nobody waits for it any more
             _write_at(descriptor, plain[chunk.skip : chunk.skip + chunk.size], chunk.offset)
-        except OSError as error:
-            raise in_words(error, self._folder) from error
-        finally:
-            with self._calm:
-                self._writes -= 1
-                self._calm.notify_all()
+            self._record.mark(number)
+            if self._is_due(chunk.size):
+                self._commit(descriptor)
+        return True
 
     def finish(self, batch: Batch, root: Capability) -> Path:
         """Makes the file durable and enters it, with the shards of its manifest, which are in the batch; gives its path."""
+        folder = self._outputs / os.urandom(8).hex()
+        target = folder / safe_name(self._manifest.name)
+        descriptor = self._close_for_writing()
         try:
-            os.fsync(self._descriptor)
-            os.rename(self._part, self._target)
-            sync_dir(self._folder)
+            os.fsync(descriptor)
+            os.close(descriptor)
+            make_private_dir(self._outputs)
+            make_private_dir(folder)
+            os.rename(self._folder / PART, target)
+            sync_dir(folder)
+            identity = identify(target)
+            assert identity is not None
+            settle(identity)
+
+            def enter(connection: sqlite3.Connection) -> None:
+                enter_fetched(connection, root, self._manifest, identity, batch.addresses)
+
+            batch.end(enter, keep=root.address)
+        except BaseException as error:
+            if target.exists():
+                os.rename(target, self._folder / PART)
+                folder.rmdir()
+            if isinstance(error, OSError):
+                raise in_words(error, self._folder) from error
+            raise
+        finally:
+            self._record.close()
+        _remove(self._folder)
+        return target
+
+    def _close_for_writing(self) -> int:
+        """The descriptor, to which nothing is written any more: a late write would change a file that others know by its time."""
+        with self._state:
+            descriptor, self._descriptor = self._descriptor, -1
+            while self._writes:
+                self._state.wait()
+        return descriptor
+
+    @contextmanager
+    def _writing(self) -> Iterator[int]:
+        with self._state:
+            descriptor = self._descriptor
+            self._writes += descriptor >= 0
+        try:
+            yield descriptor
         except OSError as error:
             raise in_words(error, self._folder) from error
-        identity = identify(self._target)
-        assert identity is not None
-        settle(identity)
+        finally:
+            if descriptor >= 0:
+                with self._state:
+                    self._writes -= 1
+                    self._state.notify_all()
 
-        def enter(connection: sqlite3.Connection) -> None:
-            enter_fetched(connection, root, self._manifest, identity, batch.addresses)
+    def _is_due(self, size: int) -> bool:
+        with self._state:
+            self._uncommitted += size
+            if self._committing or self._uncommitted < COMMIT_EVERY:
+                return False
+            self._committing, self._uncommitted = True, 0
+            return True
 
-        batch.end(enter, keep=root.address)
-        self._kept = True
-        return self._target
-
-    def _discard(self) -> None:
-        with self._calm:
-            descriptor, self._descriptor = self._descriptor, -1
-            while self._writes:  # else a late write would go to whatever file gets this number next
-                self._calm.wait()
-        if descriptor >= 0:
-            os.close(descriptor)
-        if not self._kept:
-            self._part.unlink(missing_ok=True)
-            self._target.unlink(missing_ok=True)
-            self._folder.rmdir()
-
-
-def sweep_landings(folder: Path) -> None:
-    """Removes what the fetches of a node that was killed left half done. For a node's start: nothing else fetches."""
-    for part in folder.glob("*/.part"):
+    def _commit(self, descriptor: int) -> None:
         try:
-            part.unlink()
-            part.parent.rmdir()
+            self._record.commit(descriptor)
+        finally:
+            with self._state:
+                self._committing = False
+
+    def _buffer(self, size: int) -> memoryview:
+        """A buffer of this thread; each is used again for the next chunk."""
+        kept: memoryview | None = getattr(self._plain, "buffer", None)
+        if kept is None or len(kept) < size:
+            kept = self._plain.buffer = memoryview(bytearray(size))
+        return kept[:size]
+
+
+def sweep_landings(landings: Path, *, older_than: float = KEPT_FOR, needed: int | None = None, but: Capability | None = None) -> int:
+    """Removes half-done files that nobody has fetched for a while, the oldest first; tells the bytes freed.
+
+    With `needed`, only as long as fewer bytes than that are freed; that of `but` stays.
+    """
+    freed, now = 0, time.time()
+    found = []
+    for folder in landings.glob("*"):
+        try:
+            found.append((folder.stat().st_mtime, folder))
         except OSError:
-            continue  # the hourly sweep tries again
+            continue  # it has just ended
+    for touched_at, folder in sorted(found):
+        if now - touched_at >= older_than and (but is None or folder.name != but.address.hex()) and (needed is None or freed < needed):
+            freed += _remove(folder)
+    return freed
 
 
-def manifest_shard(chunk: Chunk, shard: bytes) -> Shard:
-    """A shard of a manifest as the store takes it. Raises `BadShard` for another one."""
-    if address_of(shard) != chunk.address:
-        raise BadShard(f"what came for shard {chunk.address.hex()} is another one")
-    return Shard(chunk.address, chunk.key, memoryview(shard))
+def allocated(landings: Path, root: Capability) -> int:
+    """How many bytes a half-done file takes on the disk already."""
+    try:
+        found = os.stat(_folder_of(landings, root) / PART)
+    except OSError:
+        return 0
+    return getattr(found, "st_blocks", 0) * 512
+
+
+def _folder_of(landings: Path, root: Capability) -> Path:
+    return landings / root.address.hex()
+
+
+def _remove(folder: Path) -> int:
+    freed = 0
+    for name in (PART, HAVE):
+        try:
+            found = (folder / name).stat()
+            (folder / name).unlink()
+            freed += getattr(found, "st_blocks", found.st_size // 512) * 512
+        except OSError:
+            continue
+    try:
+        folder.rmdir()
+    except OSError:
+        pass  # gone already, or the next sweep tries again
+    return freed
 
 
 if hasattr(os, "pwrite"):

@@ -57,9 +57,15 @@ class Limit:
             self._held -= size
             return 0.0
 
+    def give_back(self, size: int) -> None:
+        """What was taken was not used."""
+        with self._lock:
+            if self._rate is not None:
+                self._held += size
+
     async def take(self, size: int) -> None:
         """Waits until that many bytes may go."""
-        while wait := self.try_take(size):
+        while wait := self.try_take(size):  # noqa: ASYNC110 - nothing but time is waited for
             await asyncio.sleep(wait)
 
     def _fill(self) -> None:

@@ -1,132 +1,264 @@
 """Which chunk of a file is asked of which source next? Pure.
 
-Chunks are given out in their order, each to one source at a time; towards the end, where nothing is left to give out,
-the one that was asked longest ago is asked of a second source too. A source that doesn't have a chunk is not asked
-for it again; one that sent three wrong ones is out, one that failed three times in a row rests. Times are seconds,
-monotonic.
+Chunks are given out in their order, to each device by its best lane (`standing`), as many at once as its pace asks for
+(`pace`). What is late is asked of others too, and what comes first counts. Towards the end, where nothing is left to
+give out, what a slow device was asked for is asked of a quicker one as well, a bounded number of times. An origin
+is asked only while no peer delivers. Times are seconds, monotonic.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
 
-STRIKES = 3  # wrong chunks after which a source is out, failures in a row after which it rests
-FIRST_REST = 1.0  # seconds; doubles
-LONGEST_REST = 8.0  # seconds
-TWICE_AFTER = 1.0  # seconds that a chunk must have been asked before a second source is asked for it
+from p2pqueue.payload.chunks import Chunks
+from p2pqueue.payload.standing import MISSES, STRIKES, Ask, DeviceStanding, LaneStanding
+
+ORIGIN_AFTER: Final = 2.0  # seconds in which no peer delivered, after which an origin is asked too
+SILENT: Final = 20.0  # seconds without a byte after which a request is given up, where the lane tells of bytes
+STUCK: Final = 60.0  # seconds after which one is given up where the lane does not; three times the median if that is longer
+SPARE: Final = 4  # chunks that may be asked twice at the end, beside one in SPARE_SHARE of the file
+SPARE_SHARE: Final = 32
+MOST: Final = 3  # sources that are asked for one chunk while none of them is late
+RECENT: Final = 3.0  # seconds in which a device that delivered is taken for one that goes on delivering
+
+Key = tuple[str, str]  # device and lane
 
 
-@dataclass
-class _Standing:
-    lacks: set[int] = field(default_factory=set)
-    wrong: int = 0
-    failures: int = 0  # in a row
-    rests_until: float = 0.0
+@dataclass(frozen=True)
+class Offer:
+    """A source that there is now."""
 
-    def is_asked(self, now: float) -> bool:
-        return self.wrong < STRIKES and now >= self.rests_until
+    name: str
+    lane: str
+    is_last_resort: bool = False
+
+    @property
+    def key(self) -> Key:
+        """What the plan calls it."""
+        return self.name, self.lane
 
 
 class Plan:
-    """Gives out the chunks of one file."""
+    """Gives out the chunks of one file, each of `size` bytes sealed. `peers_at`: when a peer delivered last, or the start."""
 
-    def __init__(self, chunks: Iterable[int]) -> None:
-        self._left = deque(chunks)
-        self._asked: dict[int, dict[str, float]] = {}  # by chunk: of which source, and since when
-        self._undone = set(self._left)
-        self._sources: dict[str, _Standing] = {}
+    def __init__(self, count: int, size: int, *, here: bytes = b"", peers_at: float = 0.0) -> None:
+        self.chunks = Chunks(count, here)
+        self.peers_at = peers_at
+        self.twice = 0  # chunks that were asked of a second device at the end
+        self._size = size
+        self._asked: dict[int, set[Key]] = {}
+        self._devices: dict[str, DeviceStanding] = {}
 
     @property
     def finished(self) -> bool:
         """Says whether every chunk has come."""
-        return not self._undone
+        return not self.chunks.undone
+
+    # -- sources ----------------------------------------------------------------------------------------------
+
+    def offered(self, offers: Iterable[Offer], now: float) -> list[tuple[int, Key]]:
+        """Tells which sources there are now. What a source was asked for that is gone is given back, and told."""
+        lanes: dict[str, set[str]] = {}
+        for offer in offers:
+            device = self._devices.setdefault(offer.name, DeviceStanding(offer.name, offer.is_last_resort))
+            device.lanes.setdefault(offer.lane, LaneStanding(offer.lane, delivered_at=now))
+            lanes.setdefault(offer.name, set()).add(offer.lane)
+        gone: list[tuple[int, Key]] = []
+        for device in self._devices.values():
+            device.present = frozenset(lanes.get(device.name, ()))
+            for lane in device.lanes.values():
+                if lane.name not in device.present:
+                    gone += [(chunk, (device.name, lane.name)) for chunk in lane.asks]
+        for chunk, key in gone:
+            self._forget(chunk, key)
+        return gone
+
+    def has_use_for(self, key: Key, now: float) -> bool:
+        """Says whether a source is to be asked now, or as soon as others give up what they were asked for."""
+        device = self._devices.get(key[0])
+        if device is None or not self._may(device, now) or not self._gives(device, now):
+            return False
+        return key[1] in device.asked_lanes(now, rest=self.rest, elsewhere=self._typical())
+
+    def is_hopeless(self, now: float) -> bool:
+        """Says whether nobody who is there now could bring what is left."""
+        return not any(device.is_usable(now) and self._gives(device, now) for device in self._devices.values())
 
     @property
-    def undone(self) -> int:
-        """How many chunks have not come."""
-        return len(self._undone)
+    def rest(self) -> int:
+        """How many bytes are to come."""
+        return self.chunks.undone * self._size
 
-    @property
-    def first_undone(self) -> int:
-        """The first of them."""
-        return min(self._undone)
+    def state(self, key: Key, now: float) -> str:
+        """How a source stands, in one word: used, idle, resting or out."""
+        device = self._devices.get(key[0])
+        lane = None if device is None else device.lanes.get(key[1])
+        if device is None or lane is None:
+            return "idle"
+        if device.is_out:
+            return "out"
+        if now < max(lane.rests_until, device.rests_until):
+            return "resting"
+        return "used" if lane.asks else "idle"
 
-    def take(self, source: str, now: float) -> int | None:
+    # -- asking -----------------------------------------------------------------------------------------------
+
+    def take(self, key: Key, now: float) -> int | None:
         """The chunk to ask of a source now; None where there is none for it."""
-        standing = self._standing(source)
-        if not standing.is_asked(now):
+        device = self._devices.get(key[0])
+        if device is None or not self._may(device, now):
             return None
-        chunk = self._fresh(standing)
+        if key[1] not in device.asked_lanes(now, rest=self.rest, elsewhere=self._typical()):
+            return None
+        lane = device.lanes[key[1]]
+        if len(lane.asks) * self._size >= lane.pace.window(self._size):
+            return None
+        if key[1] == device.trial and device.trial_left <= 0:
+            return None
+        if self._others_are_sooner(device, lane, now):
+            return None
+        chunk = self._fresh(device, now)
         if chunk is None:
-            chunk = self._again(source, standing, now)
+            chunk = self._again(device, lane, now)
         if chunk is not None:
-            self._asked.setdefault(chunk, {})[source] = now
+            device.took(key[1])
+            lane.asks[chunk] = Ask(now, now, lane.pace.received)
+            self._asked.setdefault(chunk, set()).add(key)
         return chunk
 
-    def came(self, chunk: int, source: str) -> bool:
-        """A chunk is here and right; says whether it is the first to come."""
-        standing = self._standing(source)
-        standing.failures, standing.rests_until = 0, 0.0
-        self._asked.pop(chunk, None)
-        if chunk not in self._undone:
-            return False
-        self._undone.remove(chunk)
-        return True
+    def advanced(self, chunk: int, key: Key, now: float) -> None:
+        """Bytes of a chunk have come."""
+        ask = self._devices[key[0]].lanes[key[1]].asks.get(chunk)
+        if ask is not None:
+            ask.alive_at, ask.is_told = now, True
 
-    def missing(self, chunk: int, source: str) -> None:
-        """A source doesn't have a chunk."""
-        self._standing(source).lacks.add(chunk)
-        self._back(chunk, source)
+    def came(self, chunk: int, key: Key, size: int, now: float) -> tuple[bool, list[Key]]:
+        """A chunk is here and right; says whether it is the first to come, and of whom it need not be waited for any more."""
+        device, lane = self._of(key)
+        ask = lane.asks.get(chunk)
+        if ask is not None:
+            lane.pace.came(size, asked_at=ask.asked_at, received_then=ask.received_then, now=now)
+        lane.failures, lane.rests_until, lane.delivered_at = 0, 0.0, now
+        device.misses, device.rests_until, device.had = 0, 0.0, chunk
+        if not device.is_last_resort:
+            self.peers_at = now
+        first = self.chunks.mark(chunk)
+        self._drop(chunk, key)
+        others = list(self._asked.pop(chunk, ()))
+        for other in others:
+            self._lost(chunk, other, now)
+        return first, others
 
-    def wrong(self, chunk: int, source: str) -> None:
-        """What a source sent doesn't fit."""
-        self._standing(source).wrong += 1
-        self._back(chunk, source)
+    def missing(self, chunk: int, key: Key, now: float) -> None:
+        """A device doesn't have a chunk."""
+        self._of(key)[0].missed(chunk, now)
+        self._forget(chunk, key)
 
-    def failed(self, chunk: int, source: str, now: float) -> None:
-        """A source failed, or was too slow. What fails while it rests was asked before, and counts no more."""
-        standing = self._standing(source)
-        if now >= standing.rests_until:
-            standing.failures += 1
-        if standing.failures >= STRIKES and now >= standing.rests_until:
-            standing.rests_until = now + min(LONGEST_REST, FIRST_REST * 2 ** (standing.failures - STRIKES))
-        self._back(chunk, source)
+    def wrong(self, chunk: int, key: Key, now: float) -> None:
+        """What a device sent doesn't fit. Others are asked for that chunk, and after three it is out, by whatever lane."""
+        device = self._of(key)[0]
+        device.wrong += 1
+        device.lacks[chunk] = now
+        self._forget(chunk, key)
 
-    def has_use_for(self, source: str, now: float) -> bool:
-        """Says whether some chunk that has not come may be asked of a source, now or when others gave it up."""
-        standing = self._standing(source)
-        return standing.is_asked(now) and not self._undone <= standing.lacks
+    def failed(self, chunk: int, key: Key, now: float, *, silent: bool = False) -> None:
+        """A lane failed, or fell silent. What fails while it rests was asked before, and counts no more."""
+        lane = self._of(key)[1]
+        if now >= lane.rests_until:
+            lane.failures += 2 * STRIKES if silent else 1
+            if lane.failures >= STRIKES:
+                lane.rest(now)
+        self._forget(chunk, key)
 
-    def _standing(self, source: str) -> _Standing:
-        return self._sources.setdefault(source, _Standing())
+    def gave_up(self, chunk: int, key: Key) -> None:
+        """It is not asked any more, for no fault of the source."""
+        self._forget(chunk, key)
 
-    def _fresh(self, standing: _Standing) -> int | None:
-        for _ in range(len(self._left)):
-            chunk = self._left.popleft()
-            if chunk not in self._undone:
-                continue  # it came from elsewhere meanwhile
-            if chunk not in standing.lacks:
-                return chunk
-            self._left.append(chunk)
-        return None
+    def stuck(self, now: float) -> list[tuple[int, Key]]:
+        """What has to be given up: nothing came of it for too long. Whoever ends it then tells `failed`."""
+        found = []
+        for device in self._devices.values():
+            for lane in device.lanes.values():
+                limit = max(STUCK, 3 * (lane.pace.median or 0.0))
+                for chunk, ask in lane.asks.items():
+                    if now - ask.alive_at >= (SILENT if ask.is_told else limit):
+                        found.append((chunk, (device.name, lane.name)))
+        return found
 
-    def _again(self, source: str, standing: _Standing, now: float) -> int | None:
-        slow = [
-            (min(asked.values()), chunk)
-            for chunk, asked in self._asked.items()
-            if source not in asked and len(asked) == 1 and chunk not in standing.lacks
-        ]
-        since, chunk = min(slow, default=(now, -1))
-        return chunk if chunk >= 0 and now - since >= TWICE_AFTER else None
+    # -- what it goes by --------------------------------------------------------------------------------------
 
-    def _back(self, chunk: int, source: str) -> None:
-        asked = self._asked.get(chunk)
-        if asked is None:
-            return
-        asked.pop(source, None)
-        if not asked:
+    def _of(self, key: Key) -> tuple[DeviceStanding, LaneStanding]:
+        device = self._devices[key[0]]
+        return device, device.lanes[key[1]]
+
+    def _may(self, device: DeviceStanding, now: float) -> bool:
+        return not device.is_last_resort or now - self.peers_at >= ORIGIN_AFTER
+
+    def _gives(self, device: DeviceStanding, now: float) -> bool:
+        if len(device.lacks) < self.chunks.undone:
+            return True
+        lacked = sum(1 for chunk in device.lacks if device.lacks_now(chunk, now) and not self.chunks.is_here(chunk))
+        return lacked < self.chunks.undone
+
+    def _typical(self) -> float | None:
+        """Seconds that a shard takes of the quickest lane."""
+        return min((lane.pace.median for d in self._devices.values() for lane in d.lanes.values() if lane.pace.median), default=None)
+
+    def _fresh(self, device: DeviceStanding, now: float) -> int | None:
+        after = device.had if device.lacks else None
+        return self.chunks.draw(lambda chunk: device.lacks_now(chunk, now), probing=device.misses >= MISSES, after=after)
+
+    def _others_are_sooner(self, device: DeviceStanding, lane: LaneStanding, now: float) -> bool:
+        """Says whether the others will have brought all that is left before this one brings a single chunk."""
+        median, rate = lane.pace.median or 1.0, 0.0
+        for other in self._devices.values():
+            if other is device or other.main is None or other.main not in other.present:
+                continue
+            main = other.lanes[other.main]
+            if main.pace.rate is not None and now - main.delivered_at < RECENT and now >= main.rests_until:
+                rate += main.pace.rate
+        return self.rest < rate * median
+
+    def _again(self, device: DeviceStanding, lane: LaneStanding, now: float) -> int | None:
+        """What others were asked for and is late, else what this one would probably bring sooner."""
+        found: list[tuple[bool, float, int]] = []
+        spare = self.twice < SPARE + self.chunks.count // SPARE_SHARE
+        for chunk, keys in self._asked.items():
+            if (device.name, lane.name) in keys or device.lacks_now(chunk, now):
+                continue
+            others = [self._of(key)[1] for key in keys]
+            late = all(now < other.rests_until or other.late(chunk, now, self._typical()) for other in others)
+            mine = any(key[0] == device.name for key in keys)
+            if late or (spare and not mine and len(keys) < MOST and all(self._is_sooner(lane, other, chunk, now) for other in others)):
+                found.append((not late, max(other.asks[chunk].asked_at for other in others), chunk))
+        if not found:
+            return None
+        early, _, chunk = min(found)
+        self.twice += early
+        return chunk
+
+    def _is_sooner(self, lane: LaneStanding, other: LaneStanding, chunk: int, now: float) -> bool:
+        mine, theirs = lane.pace.median, other.pace.median
+        age = now - other.asks[chunk].asked_at
+        if now < other.rests_until or other.late(chunk, now, self._typical()):
+            return True
+        if mine is None:
+            return age >= 1.0
+        return age >= 2 * mine if theirs is None else max(theirs - age, 0.25 * theirs) > 1.5 * mine
+
+    def _lost(self, chunk: int, key: Key, now: float) -> None:
+        lane = self._of(key)[1]
+        ask = lane.asks.pop(chunk)
+        lane.pace.was_slow(self._size, asked_at=ask.asked_at, received_then=ask.received_then, now=now)
+
+    def _drop(self, chunk: int, key: Key) -> None:
+        self._of(key)[1].asks.pop(chunk, None)
+        self._asked.get(chunk, set()).discard(key)
+
+    def _forget(self, chunk: int, key: Key) -> None:
+        self._drop(chunk, key)
+        if chunk in self._asked and not self._asked[chunk]:
             del self._asked[chunk]
-            if chunk in self._undone:
-                self._left.appendleft(chunk)
+            self.chunks.put_back(chunk)

@@ -16,11 +16,11 @@ from p2pqueue.errors import DiskFull, MalformedMessage, MisuseError, PayloadUnav
 from p2pqueue.home import Home
 from p2pqueue.payload import holdings, outputs, saving
 from p2pqueue.payload.batch import Batch
-from p2pqueue.payload.capability import parse_capability
+from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.catalogue import Catalogue
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
-from p2pqueue.payload.landing import Landing, sweep_landings
+from p2pqueue.payload.landing import IDLE_AFTER, Landing, allocated, sweep_landings
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest
 from p2pqueue.payload.names import safe_name, wellformed_name
 from p2pqueue.payload.plain import FileIdentity, absolute, check_readable, default_name, open_plain, settle
@@ -52,6 +52,7 @@ class Shelf:
         self._algorithm = algorithm
         self._bring = bring
         self._outputs = home.path / "outputs"
+        self._landings = home.path / "landings"
         self._catalogue = Catalogue(home.shelf_file)
         self._store = ShardStore(home.shards_dir, self._catalogue, quota=quota, reserve=reserve)
         self._checks = Checks()
@@ -172,14 +173,23 @@ class Shelf:
         """A batch to which shards that come from elsewhere are added."""
         return Batch(self._store, self._catalogue)
 
-    def landing(self, manifest: FileManifest) -> Landing:
-        """Where a file that comes from elsewhere is written. Raises `DiskFull` when there is no room for it."""
-        self._store.check_disk(manifest.size)
-        return Landing(self._outputs, manifest)
+    def landing(self, root: Capability, manifest: FileManifest) -> Landing:
+        """Where a file that comes from elsewhere is written, with what came of it before.
 
-    def sweep_landings(self) -> None:
-        """Removes what an earlier node of this home left half fetched; for a node's start."""
-        sweep_landings(self._outputs)
+        Raises `DiskFull` when there is no room for it, even without what others left half done.
+        """
+        needed = max(0, manifest.size - allocated(self._landings, root))
+        try:
+            self._store.check_disk(needed)
+        except DiskFull:
+            if not sweep_landings(self._landings, older_than=IDLE_AFTER, needed=needed, but=root):
+                raise
+            self._store.check_disk(needed)
+        return Landing(self._landings, self._outputs, root, manifest)
+
+    def sweep_landings(self) -> int:
+        """Removes half-done files that nobody has fetched for days; tells the bytes freed."""
+        return sweep_landings(self._landings)
 
     def remove(self, capability: str) -> int:
         """Forgets a file, unless several files name it as one of theirs, and tells how many bytes that freed."""
@@ -194,7 +204,7 @@ class Shelf:
         What was taken in within the last hour stays, so that a job's row may be written after its files. Rows may come
         from elsewhere: a text that is no capability names nothing here and is passed over.
         """
-        return sweep(self._catalogue, self._store, self._outputs, _addresses(live))
+        return sweep(self._catalogue, self._store, self._outputs, _addresses(live)) + self.sweep_landings()
 
     def verify(self) -> list[bytes]:
         """Reads every stored shard, drops those that are damaged, and gives their addresses."""

@@ -7,10 +7,15 @@ any time; `changed` wakes those who follow it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from p2pqueue.errors import P2PQueueError
+
+TOLD_FOR: Final = 600.0  # seconds that one is told which ended in an error
 SHOWN_EVERY: Final = 0.5  # seconds between two looks that a follower is given
 
 
@@ -29,7 +34,7 @@ class SourceShare:
 class Transfer:
     """One file that is being fetched, as of now."""
 
-    root: str  # the address of its manifest in hexadecimal digits
+    root: str  # its capability
     name: str
     size: int  # bytes of the content; 0 while its manifest is not here
     verified: int  # bytes of it that are here and checked, those of earlier fetches included
@@ -55,16 +60,20 @@ class Transfers:
     """The transfers of one node that are under way."""
 
     _looks: dict[bytes, Callable[[], Transfer]] = field(default_factory=dict)
+    _ended: dict[bytes, tuple[float, Transfer]] = field(default_factory=dict)  # in an error, and when
     _watched: set[asyncio.Event] = field(default_factory=set)
 
     def now(self) -> tuple[Transfer, ...]:
         """All of them."""
-        return tuple(look() for look in self._looks.values())
+        self._forget()
+        return tuple(look() for look in self._looks.values()) + tuple(each for _, each in self._ended.values())
 
     def of(self, root: bytes) -> Transfer | None:
         """That of one file, by the address of its manifest."""
-        look = self._looks.get(root)
-        return None if look is None else look()
+        self._forget()
+        if root in self._looks:
+            return self._looks[root]()
+        return self._ended[root][1] if root in self._ended else None
 
     async def follow(self) -> AsyncIterator[tuple[Transfer, ...]]:
         """All of them again and again: when one begins or ends, and every half second while there are any."""
@@ -82,15 +91,28 @@ class Transfers:
         finally:
             self._watched.discard(changed)
 
-    def begin(self, root: bytes, look: Callable[[], Transfer]) -> None:
-        """One begins, or has more to tell now; `look` tells how it stands."""
+    @contextmanager
+    def under_way(self, root: bytes, look: Callable[[], Transfer]) -> Iterator[None]:
+        """One is under way as long as the context; `look` tells how it stands.
+
+        One that ended in an error is told for a while, since it may be tried again: how far it came, and why it ended.
+        """
+        self._ended.pop(root, None)
         self._looks[root] = look
         self._tell()
+        try:
+            yield
+        except P2PQueueError as error:
+            self._ended[root] = (time.monotonic(), replace(look(), rate=0.0, eta=None, why=str(error)))
+            raise
+        finally:
+            del self._looks[root]
+            self._tell()
 
-    def end(self, root: bytes) -> None:
-        """One has ended, whichever way."""
-        self._looks.pop(root, None)
-        self._tell()
+    def _forget(self) -> None:
+        old = time.monotonic() - TOLD_FOR
+        for root in [root for root, (since, _) in self._ended.items() if since < old]:
+            del self._ended[root]
 
     def _tell(self) -> None:
         for changed in self._watched:

@@ -10,7 +10,7 @@ import pytest
 
 from p2pqueue.errors import DiskFull, InputChanged, MalformedMessage, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import fetch
+from p2pqueue.payload import fetch, gathering, plan, transfer
 from p2pqueue.payload.fetch import Fetcher
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed
@@ -149,7 +149,7 @@ async def test_a_source_that_fails_or_lies_costs_time_and_nothing_else(
 async def test_the_origin_is_asked_only_when_no_peer_delivers(
     shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "ORIGIN_AFTER", 0.3)
+    monkeypatch.setattr(plan, "ORIGIN_AFTER", 0.3)
     stored = there.ingest(make_file(3 * MIB))
     origin = Peer(there, "origin", last=True)
     near = await Fetcher(shelf, lambda: [Peer(there), origin]).fetch(stored.capability)
@@ -160,10 +160,11 @@ async def test_the_origin_is_asked_only_when_no_peer_delivers(
     assert set(far.received) == {("origin", "origin")}
 
 
-async def test_where_nobody_has_it_that_is_said_and_nothing_stays(
+async def test_where_nobody_has_it_that_is_said_and_what_came_stays(
     shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "PATIENCE", 0.4)
+    monkeypatch.setattr(gathering, "PATIENCE", 0.4)
+    monkeypatch.setattr(transfer, "PATIENCE", 0.4)
     stored = there.ingest(make_file(3 * MIB))
     with pytest.raises(PayloadUnavailable, match="no device that is linked has shard"):
         await Fetcher(shelf, list).fetch(stored.capability)
@@ -178,14 +179,19 @@ async def test_where_nobody_has_it_that_is_said_and_nothing_stays(
     with pytest.raises(PayloadUnavailable, match=r"no device that is linked has all of input\.bin.*: shard [0-9a-f]{64}"):
         await Fetcher(shelf, lambda: [Without(there)]).fetch(stored.capability)
     assert not shelf.holds(stored.capability)
-    assert not list((shelf.home.path / "outputs").iterdir())
+    whole = Peer(there)
+    await Fetcher(shelf, lambda: [whole]).fetch(stored.capability)
+    assert whole.asked == 2  # the manifest, and the chunk that was missing
+    assert b"".join(shelf.open(stored.capability)) == content(3 * MIB)
+    assert not list((shelf.home.path / "landings").iterdir())
 
 
 @pytest.mark.parametrize(("happens", "words"), [("change", "changed since it was enqueued"), ("go", "is gone since it was enqueued")])
 async def test_where_the_source_itself_failed_its_reason_is_told(
     shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch, happens: str, words: str
 ) -> None:
-    monkeypatch.setattr(fetch, "PATIENCE", 0.4)
+    monkeypatch.setattr(gathering, "PATIENCE", 0.4)
+    monkeypatch.setattr(transfer, "PATIENCE", 0.4)
     path = make_file(70 * MIB)  # large enough to be served from where it lies
     stored = there.ingest(path)
     path.write_bytes(b"other") if happens == "change" else path.unlink()
@@ -209,7 +215,7 @@ def failing_after(count: int) -> Callable[[bytes], bytes]:
 async def test_a_source_that_comes_back_goes_on_where_it_was(
     shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(transfer, "LOOK_EVERY", 0.02)
     stored = there.ingest(make_file(6 * MIB))
     served = 0
 
@@ -252,13 +258,38 @@ async def test_a_full_disk_ends_the_fetch_in_words(there: Shelf, make_file: Make
     full.close()
 
 
-async def test_a_fetch_that_is_cancelled_leaves_nothing(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+async def test_a_fetch_that_is_cancelled_is_gone_on_with_by_the_next_one(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+    stored = there.ingest(make_file(8 * MIB))
+    stuck = asyncio.Event()
+
+    class Stuck(Peer):
+        async def shard(self, address: bytes, size: int) -> bytes:
+            if self.asked >= 6:
+                stuck.set()
+                await asyncio.Event().wait()
+            return await super().shard(address, size)
+
+    fetcher, peer = Fetcher(shelf, lambda: [peers[0]]), Peer(there)
+    peers: list[Peer] = [Stuck(there)]
+    fetching = asyncio.ensure_future(fetcher.fetch(stored.capability))
+    waiting = asyncio.ensure_future(fetcher.fetch(stored.capability))
+    await stuck.wait()
+    peers[0] = peer
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    await waiting
+    assert peer.asked <= 1 + 8 - 5 + 2
+    assert b"".join(shelf.open(stored.capability)) == content(8 * MIB)
+
+
+async def test_a_fetch_that_is_cancelled_before_anything_came_leaves_nothing(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
     stored = there.ingest(make_file(4 * MIB))
     stuck = asyncio.Event()
 
     class Stuck(Peer):
         async def shard(self, address: bytes, size: int) -> bytes:
-            if self.asked >= 2:
+            if self.asked >= 1:
                 stuck.set()
                 await asyncio.Event().wait()
             return await super().shard(address, size)
@@ -268,7 +299,7 @@ async def test_a_fetch_that_is_cancelled_leaves_nothing(shelf: Shelf, there: She
     fetching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await fetching
-    assert not list((shelf.home.path / "outputs").iterdir())
+    assert not list((shelf.home.path / "landings").iterdir())
 
 
 async def test_no_more_is_asked_at_once_than_a_source_takes(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:

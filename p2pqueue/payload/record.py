@@ -1,0 +1,95 @@
+"""Which chunks of a half-done file are on the disk and were checked, after whatever ended the fetch?
+
+A bit for each chunk, twice in one small file: *durable* bits were written after their chunks had been forced to the
+disk, and hold for ever; *soft* bits are written with each chunk, and hold as long as the machine isn't started anew,
+since what a process has written outlives it. So neither a killed node nor a power cut makes anything be hashed again,
+and no bit ever stands for a chunk that isn't there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import Final
+
+from p2pqueue.private import FILE_MODE
+
+COMMIT_EVERY: Final = 32 * 1024**2  # bytes of chunks after which they are forced to the disk
+
+_HEAD = struct.Struct(">8sI32s36s")  # what it is, number of chunks, hash of the content, boot of the soft bits
+_MAGIC: Final = b"p2pqhave"
+_BOOT_FILE: Final = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_GRAIN: Final = 60.0  # seconds: what systems tell of the time of their start wavers with their clocks
+
+
+class Record:
+    """The record of one file of `count` chunks, whose content has that hash. For any thread."""
+
+    def __init__(self, path: Path, count: int, content: bytes) -> None:
+        self._size = -(-count // 8)
+        self._lock = threading.Lock()
+        self._boot = _boot()
+        self._head = _HEAD.pack(_MAGIC, count, content, self._boot)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+        self._descriptor = os.open(path, flags, FILE_MODE)
+        try:
+            self._here = bytearray(self._read(count, content))
+            self._durable = bytes(self._here)
+            self._write(0, self._head + self._durable + self._here)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    @property
+    def here(self) -> bytes:
+        """The bits of all chunks that are there, the lowest first."""
+        with self._lock:
+            return bytes(self._here)
+
+    def mark(self, chunk: int) -> None:
+        """A chunk was written."""
+        with self._lock:
+            place = chunk >> 3
+            self._here[place] |= 1 << (chunk & 7)
+            self._write(len(self._head) + self._size + place, bytes(self._here[place : place + 1]))
+
+    def commit(self, written: int) -> None:
+        """Forces the chunks to the disk that were written to the file of that descriptor so far, and notes it."""
+        here = self.here
+        os.fsync(written)
+        with self._lock:
+            self._durable = here
+            self._write(len(self._head), here)
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Closes the file; it stays."""
+        os.close(self._descriptor)
+
+    def _read(self, count: int, content: bytes) -> bytes:
+        """What it says, as far as it counts; nothing of one that belongs to another file, or is cut short."""
+        whole = os.read(self._descriptor, len(self._head) + 2 * self._size)
+        if len(whole) < len(self._head) + 2 * self._size:
+            return bytes(self._size)
+        magic, told, hashed, boot = _HEAD.unpack_from(whole)
+        if (magic, told, hashed) != (_MAGIC, count, content):
+            return bytes(self._size)
+        durable, soft = whole[_HEAD.size : _HEAD.size + self._size], whole[_HEAD.size + self._size :]
+        return soft if boot == self._boot else durable
+
+    def _write(self, place: int, data: bytes | bytearray) -> None:
+        os.lseek(self._descriptor, place, os.SEEK_SET)
+        os.write(self._descriptor, data)
+
+
+def _boot() -> bytes:
+    """What tells this start of the machine from others."""
+    try:
+        told = _BOOT_FILE.read_text().strip()
+    except OSError:
+        import psutil  # only where the system has no better word
+
+        told = f"{psutil.boot_time() // _BOOT_GRAIN:.0f}"
+    return told.encode()[:36].ljust(36)
