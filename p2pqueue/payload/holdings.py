@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from p2pqueue.payload.capability import Capability, parse_capability
+from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.format import LARGEST_SHARD
+from p2pqueue.payload.listing import unpack_files
 from p2pqueue.payload.names import wellformed_name
 from p2pqueue.payload.plain import FileIdentity, identify
 from p2pqueue.payload.publish import Stored
@@ -33,8 +35,25 @@ SELECT EXISTS (
     AND NOT EXISTS (SELECT 1 FROM stored s WHERE s.address = u.address)
 )
 """
+FIND_FOLDER: Final = """
+SELECT d.id, d.path
+FROM files f JOIN folders d ON d.id = f.folder
+WHERE f.address = ?  -- primary key
+"""
+LISTS: Final = "SELECT path, files FROM listings WHERE folder = ?"  # primary key
+FOLDER_SIZES: Final = """
+SELECT max(f.size), max(d.owned)
+FROM folders d JOIN files f ON f.folder = d.id  -- files_folder
+WHERE NOT f.copied
+GROUP BY d.id
+"""
+KNOWN_COPY: Final = """
+SELECT f.address, f.capability, f.name, f.size
+FROM known k JOIN files f ON f.address = k.root
+WHERE k.path = ? AND k.identity = ? AND k.name = ? AND f.copied  -- primary key
+"""
 MEMBERS: Final = """
-SELECT f.capability
+SELECT f.address
 FROM uses u JOIN files f ON f.address = u.address
 WHERE u.root = ?1 AND u.address <> ?1  -- primary key
 """
@@ -53,13 +72,19 @@ class Usage:
 
 def holds(catalogue: Catalogue, root: Capability) -> bool:
     """Says whether everything under a capability can be given from here."""
-    row = catalogue.read(lambda c: c.execute("SELECT copied FROM files WHERE address = ?", (root.address,)).fetchone())
-    if row is None or catalogue.read(lambda c: c.execute(IS_INCOMPLETE, (root.address,)).fetchone()[0]):
+    return _holds(catalogue, root.address, set())
+
+
+def _holds(catalogue: Catalogue, address: bytes, found: set[bytes]) -> bool:
+    """`found` are those of which it is known: several may list one."""
+    row = catalogue.read(lambda c: c.execute("SELECT copied FROM files WHERE address = ?", (address,)).fetchone())
+    if row is None or catalogue.read(lambda c: c.execute(IS_INCOMPLETE, (address,)).fetchone()[0]):
         return False
     if not row[0]:
-        return locate(catalogue, root) is not None
-    members = catalogue.read(lambda c: c.execute(MEMBERS, (root.address,)).fetchall())
-    return all(holds(catalogue, parse_capability(member[0])) for member in members)
+        return find_place(catalogue, address) is not None
+    found.add(address)
+    members = [member for (member,) in catalogue.read(lambda c: c.execute(MEMBERS, (address,)).fetchall())]
+    return all(_holds(catalogue, member, found) for member in members if member not in found)
 
 
 def is_known(catalogue: Catalogue, root: Capability) -> bool:
@@ -68,27 +93,72 @@ def is_known(catalogue: Catalogue, root: Capability) -> bool:
 
 
 def locate(catalogue: Catalogue, root: Capability) -> Path | None:
-    """A plain file that holds the content and is unchanged by its marks; None where there is none."""
-    row = catalogue.read(lambda c: c.execute(FIND_SOURCE, (root.address,)).fetchone())
+    """A plain file or folder that holds the content and is unchanged by its marks; None where there is none."""
+    return find_place(catalogue, root.address)
+
+
+def find_place(catalogue: Catalogue, address: bytes) -> Path | None:
+    """The same, by the address of the manifest."""
+    row = catalogue.read(lambda c: c.execute(FIND_SOURCE, (address,)).fetchone())
+    if row is not None:
+        found = identify(os.fsdecode(row[0]))
+        return Path(found.path) if found is not None and found.marks == row[1] else None
+    row = catalogue.read(lambda c: c.execute(FIND_FOLDER, (address,)).fetchone())
     if row is None:
         return None
-    found = identify(os.fsdecode(row[0]))
-    return Path(found.path) if found is not None and found.marks == row[1] else None
+    lists = catalogue.read(lambda c: c.execute(LISTS, (row[0],)).fetchall())
+    base = os.fsdecode(row[1])
+    unchanged = os.path.isdir(base) and all(is_unchanged(os.path.join(base, os.fsdecode(path)), packed) for path, packed in lists)
+    return Path(base) if unchanged else None
 
 
-def find_known(catalogue: Catalogue, identity: FileIdentity, name: str) -> Stored | None:
-    """What a plain file was published as, if it is the same still; held from now on like something new."""
-    values = (os.fsencode(identity.path), identity.marks, wellformed_name(name))
+def is_unchanged(folder: str, packed: bytes) -> bool:
+    """Says whether the files of one folder are, by their marks, what they were."""
+    for name, known in unpack_files(packed):
+        try:
+            told = os.stat(os.path.join(folder, name))
+        except OSError:
+            return False
+        if (told.st_size, told.st_mtime_ns, told.st_ino) != known.state[:3]:
+            return False
+    return True
+
+
+def find_known(catalogue: Catalogue, identity: FileIdentity, name: str, *, copied: bool = False) -> Stored | None:
+    """What a plain file was published as, if it is the same still; held from now on like something new.
+
+    With `copied` it has to lie, sealed, in the store; else it may be served from where it lies.
+    """
+    called, path = wellformed_name(name), os.fsencode(identity.path)
+    query, marks = (KNOWN_COPY, identity.whole) if copied else (KNOWN_FILE, identity.marks)
 
     def find(connection: sqlite3.Connection) -> Stored | None:
-        row = connection.execute(KNOWN_FILE, values).fetchone()
+        row = connection.execute(query, (path, marks, called)).fetchone()
         if row is None or connection.execute(IS_INCOMPLETE, row[:1]).fetchone()[0]:
             return None
-        root = connection.execute("INSERT INTO roots (pid, touched_at, finished) VALUES (?, ?, 1)", (os.getpid(), time.time()))
-        connection.execute("INSERT INTO holds VALUES (?, ?)", (root.lastrowid, row[0]))
-        return Stored(row[1], row[2], row[3], True)
+        hold(connection, row[0])
+        return Stored(row[1], row[2], row[3], not copied)
 
     return catalogue.write(find)
+
+
+def is_sound(catalogue: Catalogue, store: ShardStore, root: Capability) -> bool:
+    """Reads what is stored of a file or folder, its manifest at least, and says whether all of it is right. Drops what is not."""
+    rows = catalogue.read(lambda c: c.execute("SELECT address FROM uses WHERE root = ?", (root.address,)).fetchall())
+    buffer = memoryview(bytearray(LARGEST_SHARD))
+    return all(store.load(address, buffer) is not None for (address,) in rows)
+
+
+def remember_copy(connection: sqlite3.Connection, identity: FileIdentity, root: Capability, name: str) -> None:
+    """Keeps what a plain file was published as when it was copied."""
+    values = (os.fsencode(identity.path), identity.whole, name, root.address)
+    connection.execute("INSERT OR REPLACE INTO known (path, identity, name, root) VALUES (?, ?, ?, ?)", values)
+
+
+def hold(connection: sqlite3.Connection, address: bytes) -> None:
+    """Holds a manifest from now on like something that was just made."""
+    root = connection.execute("INSERT INTO roots (pid, touched_at, finished) VALUES (?, ?, 1)", (os.getpid(), time.time()))
+    connection.execute("INSERT INTO holds VALUES (?, ?)", (root.lastrowid, address))
 
 
 def remove(connection: sqlite3.Connection, store: ShardStore, root: Capability) -> int:
@@ -109,5 +179,6 @@ def usage(catalogue: Catalogue, store: ShardStore) -> Usage:
     stored, files = catalogue.read(lambda c: c.execute("SELECT bytes, (SELECT count(*) FROM files) FROM total").fetchone())
     sources = catalogue.read(lambda c: c.execute("SELECT marks, owned FROM sources").fetchall())
     sizes = [(int(marks.split(":")[1]), owned) for marks, owned in sources]
+    sizes += catalogue.read(lambda c: c.execute(FOLDER_SIZES).fetchall())
     outputs = sum(size for size, owned in sizes if owned)
     return Usage(stored, store.quota(), outputs, sum(size for size, owned in sizes if not owned), files)

@@ -7,7 +7,7 @@ Large files use the cores of the machine, a few chunks ahead; memory stays the s
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import io
 import mimetypes
 import os
@@ -21,6 +21,7 @@ from blake3 import blake3
 
 from p2pqueue.errors import InputUnreadable, WorldError
 from p2pqueue.payload.manifest import FileManifest, chunk_size_of
+from p2pqueue.payload.memory import pages
 from p2pqueue.payload.names import wellformed_name
 from p2pqueue.payload.plain import FileIdentity, changed, identify, identify_open, shown, unreadable
 from p2pqueue.payload.seal import Sealer, Shard, preferred_algorithm
@@ -81,7 +82,7 @@ def seal_bytes(data: bytes | memoryview, name: str, ingest: Ingest, keep: Callab
 
 
 @dataclass
-class _Lane:
+class Lane:
     """Buffers for one chunk under way."""
 
     plain: memoryview
@@ -89,11 +90,65 @@ class _Lane:
     size: int = 0
 
     def seal(self) -> Shard:
+        """The shard of what was filled in."""
         return self.sealer.seal(self.plain[: self.size])
 
 
+class Line:
+    """Seals chunk after chunk in kept buffers, in threads beside the caller's, or in the caller's if there are none.
+
+    What is made of each is handed to the caller in the order in which it was sent: in the caller's thread, while the
+    caller waits for a free lane or for the end. A context.
+    """
+
+    def __init__(self, space_key: bytes, algorithm: int, threads: int) -> None:
+        self.algorithm = algorithm
+        self._space_key = space_key
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="p2pqueue-seal") if threads else None
+        self._free: deque[Lane | None] = deque([None] * (threads + 2))  # None: not made yet; one may be filled bit by bit
+        self._under_way: deque[tuple[Lane, Future[Shard], Callable[[Shard], None]]] = deque()
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def lane(self, capacity: int) -> Lane:
+        """A lane with room for a chunk of that size, as soon as there is one."""
+        while not self._free:
+            self._take_oldest()
+        lane = self._free.popleft()
+        if lane is None or len(lane.plain) < capacity:
+            lane = Lane(pages(capacity), Sealer(self._space_key, algorithm=self.algorithm, capacity=capacity))
+        return lane
+
+    def send(self, lane: Lane, then: Callable[[Shard], None]) -> None:
+        """Seals what was filled in; `then` gets the shard. It may be called at once."""
+        if self._pool is None:
+            then(lane.seal())
+            self._free.append(lane)
+        else:
+            self._under_way.append((lane, self._pool.submit(lane.seal), then))
+
+    def give_back(self, lane: Lane) -> None:
+        """The lane isn't needed after all."""
+        self._free.append(lane)
+
+    def drain(self) -> None:
+        """Waits until everything that was sent is sealed and handed over."""
+        while self._under_way:
+            self._take_oldest()
+
+    def _take_oldest(self) -> None:
+        lane, sealing, then = self._under_way.popleft()
+        then(sealing.result())
+        self._free.append(lane)
+
+
 class _Pipeline:
-    """Reads in the caller's thread, which also hashes the whole; seals in the others, or in the same if there are none."""
+    """Reads in the caller's thread, which also hashes the whole, and sends chunk after chunk down the line."""
 
     def __init__(self, identity: FileIdentity, ingest: Ingest, keep: Callable[[Shard], None] | None) -> None:
         self.algorithm = ingest.algorithm or preferred_algorithm()
@@ -101,49 +156,34 @@ class _Pipeline:
         self.references = bytearray()
         self._identity, self._ingest, self._keep = identity, ingest, keep
         self._chunk_size = chunk_size_of(identity.size)
-        self._threads = _threads(ingest, -(-identity.size // self._chunk_size))
-        self._free = deque(self._lane() for _ in range(self._threads + 1))
-        self._under_way: deque[tuple[_Lane, Future[Shard]]] = deque()
         self._done = 0
 
     def run(self, file: io.FileIO) -> None:
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="p2pqueue-seal") if self._threads else None
-        with pool or contextlib.nullcontext():
+        threads = _threads(self._ingest, -(-self._identity.size // self._chunk_size))
+        with Line(self._ingest.space_key, self.algorithm, threads) as line:
             for offset in range(0, self._identity.size, self._chunk_size):
-                if self._ingest.stop is not None and self._ingest.stop():
-                    raise IngestStopped(f"{shown(self._identity.path)} was not read to its end")
-                if not self._free:
-                    self._take_oldest()
-                lane = self._free.popleft()
+                check_going(self._ingest, self._identity.path)
+                lane = line.lane(min(self._identity.size, self._chunk_size))
                 lane.size = min(self._chunk_size, self._identity.size - offset)
-                _fill(file, lane, self._identity)
-                self._seal(lane, pool)
-            while self._under_way:
-                self._take_oldest()
+                fill(file, lane.plain[: lane.size], self._identity)
+                content = lane.plain[: lane.size]
+                line.send(lane, functools.partial(self._take, lane.size))
+                self.whole.update(content)  # no lane is filled again before the next turn
+            line.drain()
 
-    def _seal(self, lane: _Lane, pool: ThreadPoolExecutor | None) -> None:
-        if pool is not None:
-            self._under_way.append((lane, pool.submit(lane.seal)))
-        self.whole.update(lane.plain[: lane.size])
-        if pool is None:
-            self._take(lane, lane.seal())
-
-    def _take_oldest(self) -> None:
-        lane, sealing = self._under_way.popleft()
-        self._take(lane, sealing.result())
-
-    def _take(self, lane: _Lane, shard: Shard) -> None:
+    def _take(self, size: int, shard: Shard) -> None:
         self.references += shard.address + shard.key
         if self._keep is not None:
             self._keep(shard)
-        self._done += lane.size
+        self._done += size
         if self._ingest.on_progress is not None:
             self._ingest.on_progress(self._done, self._identity.size)
-        self._free.append(lane)
 
-    def _lane(self) -> _Lane:
-        capacity = min(self._identity.size, self._chunk_size)
-        return _Lane(memoryview(bytearray(capacity)), Sealer(self._ingest.space_key, algorithm=self.algorithm, capacity=capacity))
+
+def check_going(ingest: Ingest, path: str) -> None:
+    """Raises `IngestStopped` where whoever reads a path in shall stop."""
+    if ingest.stop is not None and ingest.stop():
+        raise IngestStopped(f"{shown(path)} was not read to its end")
 
 
 def check_unchanged(file: io.FileIO, identity: FileIdentity) -> None:
@@ -159,12 +199,13 @@ def media_type_of(name: str) -> str:
     return _TYPES.guess_type(name)[0] or "application/octet-stream"
 
 
-def _fill(file: io.FileIO, lane: _Lane, identity: FileIdentity) -> None:
+def fill(file: io.FileIO, buffer: memoryview, identity: FileIdentity) -> None:
+    """Fills a buffer from a file. Raises `InputUnreadable`, and `InputChanged` where it has not so much any more."""
     try:
-        read = read_whole(file.readinto, lane.plain[: lane.size])
+        read = read_whole(file.readinto, buffer)
     except OSError as error:
         raise unreadable(identity.path, error) from error
-    if read < lane.size:
+    if read < len(buffer):
         raise changed(identity.path)
 
 

@@ -12,7 +12,10 @@ two hexadecimal digits for each of its bytes in UTF-8. These are
 
 A name beyond 255 bytes keeps its beginning and its extension, with a hash of the whole between them. An empty one
 becomes `unnamed`. Everything else, whatever its script, is kept; a name in another normal form of Unicode is another
-name. Where the folder takes two names for one (letter case, normal forms), the second gets a hash too. Pure.
+name. Where the folder takes two names for one (letter case, normal forms), the second gets a hash too.
+
+In a folder that was shared as a whole a name with nothing odd in it is kept as it is, also one with `%` and digits;
+where another would be written as just that, the other gets a hash. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from blake3 import blake3
@@ -30,6 +33,7 @@ UNNAMED: Final = "unnamed"
 
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)\s*(\..*)?", re.IGNORECASE | re.DOTALL)
 _LOOKS_ESCAPED = re.compile(r"%(?=[0-9A-Fa-f]{2})")
+_PLAIN = re.compile(r"[A-Za-z0-9_%-](?:[A-Za-z0-9_%. -]{0,200}[A-Za-z0-9_%-])?")  # most names; the rest is looked at closely
 _ODD_EVERYWHERE = frozenset("/\\")
 _ODD_ON_WINDOWS = frozenset(':*?"<>|')
 _ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format, surrogate, separators of lines
@@ -77,6 +81,33 @@ def distinct_names(names: Iterable[str], *, taken: Collection[str] = (), windows
         used.add(_folded(mapped))
         chosen.append(mapped)
     return chosen
+
+
+def names_below(names: Sequence[str], *, folds: bool, windows: bool = os.name == "nt") -> list[str]:
+    """The names to write for all names of one folder that was shared as a whole.
+
+    `folds` says whether the disk takes names for one that differ in letter case or normal form alone.
+    """
+    chosen = [name if is_kept(name, windows=windows) else "" for name in names]
+    if all(chosen) and not folds:
+        return chosen
+    used: set[str] = set() if folds else set(chosen)
+    for number, name in enumerate(names):
+        mapped = chosen[number] or safe_name(name, windows=windows)
+        for attempt in range(1000):
+            if (_folded(mapped) if folds else mapped) not in used or (chosen[number] and not folds):
+                break
+            mapped = _shortened(safe_name(name, windows=windows), f"{name}/{attempt}")
+        used.add(_folded(mapped) if folds else mapped)
+        chosen[number] = mapped
+    return chosen
+
+
+def is_kept(name: str, *, windows: bool = os.name == "nt") -> bool:
+    """Says whether the rule has nothing to do with a name, but for a `%`."""
+    if not windows and _PLAIN.fullmatch(name):
+        return True
+    return safe_name(name.replace("%", "_"), windows=windows) == name.replace("%", "_")
 
 
 def _is_odd(character: str, odd: frozenset[str]) -> bool:

@@ -20,7 +20,7 @@ from p2pqueue.payload.names import safe_name
 COARSEST_TICK = 0.02  # seconds; within one tick of the file system's clock two changes have one time
 
 _KINDS = (
-    (stat.S_ISDIR, "is a folder; name the files in it one by one"),
+    (stat.S_ISDIR, "is a folder; `p2pqueue share` shares one as a whole"),
     (stat.S_ISFIFO, "is a pipe; write what comes out of it to a file first"),
     (stat.S_ISSOCK, "is a socket, not a file"),
     (stat.S_ISBLK, "is a device, not a file"),
@@ -42,6 +42,11 @@ class FileIdentity:
     def marks(self) -> str:
         """Inode, size and time of change as one text; without the device, whose number some file systems change at a reboot."""
         return f"{self.inode}:{self.size}:{self.mtime_ns}"
+
+    @property
+    def whole(self) -> str:
+        """The marks, with the device."""
+        return f"{self.device}:{self.marks}"
 
 
 def check_readable(path: str | os.PathLike[str]) -> tuple[str, int]:
@@ -137,7 +142,12 @@ def changed(path: str) -> InputChanged:
 
 def settle(identity: FileIdentity) -> None:
     """Waits out the tick of the clock in which the file was changed, so that a later change has another time."""
-    age = time.time() - identity.mtime_ns / 1e9
+    settle_since(identity.mtime_ns)
+
+
+def settle_since(mtime_ns: int) -> None:
+    """The same for a time of change."""
+    age = time.time() - mtime_ns / 1e9
     if 0 <= age < COARSEST_TICK:
         time.sleep(COARSEST_TICK - age)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,13 +17,15 @@ from p2pqueue.errors import BadShard
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.format import INLINE_REFERENCES, PART_SIZE, ROOT_LIMIT
-from p2pqueue.payload.manifest import FileManifest, FolderManifest, Manifest, PartedManifest, decode, encode
+from p2pqueue.payload.manifest import FileManifest, FolderManifest, Manifest, PartedManifest, TreeManifest, decode, encode
 from p2pqueue.payload.plain import FileIdentity
 from p2pqueue.payload.seal import Sealer, Shard
 
 ADD_FILE = """
-INSERT INTO files (address, capability, name, size, source, copied) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (address) DO UPDATE SET source = coalesce(excluded.source, source), copied = max(excluded.copied, copied)
+INSERT INTO files (address, capability, name, size, source, copied, folder, kind, fetched, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (address) DO UPDATE SET
+    source = coalesce(excluded.source, source), copied = max(excluded.copied, copied), folder = coalesce(excluded.folder, folder),
+    fetched = min(excluded.fetched, fetched), since = excluded.since
 """
 
 
@@ -34,16 +37,26 @@ class Stored:
     name: str
     size: int
     by_reference: bool  # served from where it lies
+    kind: str = "file"  # or "folder", or "set": several by their names
+    left_out: tuple[str, ...] = ()  # of a folder, in words
 
 
-def publish(batch: Batch, manifest: FileManifest, space_key: bytes, *, source: FileIdentity | None = None, owned: bool = False) -> Stored:
-    """Ends a batch with the manifest of a file, whose chunks are in the batch, or in the plain file `source`."""
+def publish(
+    batch: Batch, manifest: FileManifest, space_key: bytes, *, source: FileIdentity | None = None, owned: bool = False,
+    also: Callable[[sqlite3.Connection, Capability], None] | None = None,
+) -> Stored:  # fmt: skip
+    """Ends a batch with the manifest of a file, whose chunks are in the batch, or in the plain file `source`.
+
+    What `also` writes is written in the same transaction.
+    """
     root = seal_manifest(manifest, Sealer(space_key, algorithm=manifest.algorithm, capacity=ROOT_LIMIT), batch.add)
 
     def finish(connection: sqlite3.Connection) -> None:
         number = None if source is None else _add_source(connection, source, manifest, owned)
-        connection.execute(ADD_FILE, (root.address, root.text, manifest.name, manifest.size, number, source is None))
-        _add_uses(connection, root, batch.addresses)
+        add_file(connection, root, manifest.name, manifest.size, source=number, copied=source is None)
+        add_uses(connection, root, batch.addresses)
+        if also is not None:
+            also(connection, root)
 
     batch.end(finish, keep=root.address)
     return Stored(root.text, manifest.name, manifest.size, source is not None)
@@ -54,8 +67,8 @@ def publish_folder(batch: Batch, manifest: FolderManifest, space_key: bytes, alg
     root = seal_manifest(manifest, Sealer(space_key, algorithm=algorithm, capacity=ROOT_LIMIT), batch.add)
 
     def finish(connection: sqlite3.Connection) -> None:
-        connection.execute(ADD_FILE, (root.address, root.text, manifest.name, manifest.size, None, True))
-        _add_uses(connection, root, batch.addresses | {entry.capability.address for entry in manifest.entries})
+        add_file(connection, root, manifest.name, manifest.size, copied=True, kind="set")
+        add_uses(connection, root, batch.addresses | {entry.capability.address for entry in manifest.entries})
 
     batch.end(finish, keep=root.address)
     return Stored(root.text, manifest.name, manifest.size, False)
@@ -66,17 +79,26 @@ def enter_fetched(
 ) -> None:
     """Enters a file that came from elsewhere and now lies, whole, in a plain file of this home; `addresses` are its manifest's."""
     number = _add_source(connection, source, manifest, owned=True)
-    connection.execute(ADD_FILE, (root.address, root.text, manifest.name, manifest.size, number, False))
-    _add_uses(connection, root, addresses)
+    add_file(connection, root, manifest.name, manifest.size, source=number, fetched=True)
+    add_uses(connection, root, addresses)
 
 
 def enter_folder(connection: sqlite3.Connection, root: Capability, manifest: FolderManifest, addresses: set[bytes]) -> None:
     """Enters a manifest of manifests that came from elsewhere."""
-    connection.execute(ADD_FILE, (root.address, root.text, manifest.name, manifest.size, None, True))
-    _add_uses(connection, root, addresses | {entry.capability.address for entry in manifest.entries})
+    add_file(connection, root, manifest.name, manifest.size, copied=True, kind="set", fetched=True)
+    add_uses(connection, root, addresses | {entry.capability.address for entry in manifest.entries})
 
 
-def seal_manifest(manifest: FileManifest | FolderManifest, sealer: Sealer, add: Callable[[Shard], None]) -> Capability:
+def add_file(
+    connection: sqlite3.Connection, root: Capability, name: str, size: int, *, source: int | None = None, copied: bool = False,
+    folder: int | None = None, kind: str = "file", fetched: bool = False,
+) -> None:  # fmt: skip
+    """Enters what a capability stands for, or what is new of it."""
+    values = (root.address, root.text, name, size, source, copied, folder, kind, fetched, time.time())
+    connection.execute(ADD_FILE, values)
+
+
+def seal_manifest(manifest: FileManifest | FolderManifest | TreeManifest, sealer: Sealer, add: Callable[[Shard], None]) -> Capability:
     """Seals a manifest into shards, which go to `add`, and gives the capability to read it."""
     whole: Manifest = manifest
     if isinstance(manifest, FileManifest) and len(manifest.references) > INLINE_REFERENCES:
@@ -112,5 +134,6 @@ def _add_source(connection: sqlite3.Connection, source: FileIdentity, manifest: 
     return number
 
 
-def _add_uses(connection: sqlite3.Connection, root: Capability, addresses: set[bytes]) -> None:
+def add_uses(connection: sqlite3.Connection, root: Capability, addresses: set[bytes]) -> None:
+    """Enters which shards and manifests a manifest needs here."""
     connection.executemany("INSERT INTO uses VALUES (?, ?) ON CONFLICT DO NOTHING", ((root.address, address) for address in addresses))

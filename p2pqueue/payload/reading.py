@@ -10,13 +10,17 @@ import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
+
+import msgpack
 
 from p2pqueue.errors import BadShard, InputChanged, InputUnreadable, PayloadUnavailable
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.catalogue import Catalogue
 from p2pqueue.payload.format import LARGEST_SHARD, TAG_SIZES
-from p2pqueue.payload.manifest import Chunk, FileManifest, FolderManifest, PartedManifest, decode
+from p2pqueue.payload.layout import Layout, gather
+from p2pqueue.payload.manifest import Chunk, FileManifest, FolderManifest, PartedManifest, TreeManifest, decode
+from p2pqueue.payload.memory import pages
 from p2pqueue.payload.plain import FileIdentity, identify_open, open_plain, shown
 from p2pqueue.payload.seal import address_of, chunk_key, open_into, seal_into
 from p2pqueue.payload.store import ShardStore, read_whole
@@ -30,16 +34,24 @@ WHERE p.address = ?  -- primary key
 """
 
 
+PIECED: Final = """
+SELECT d.path, p.length, p.algorithm, p.key, p.made_of
+FROM pieces p JOIN folders d ON d.id = p.folder
+WHERE p.address = ?  -- primary key
+"""
+
+
 @dataclass(frozen=True)
 class Place:
-    """A part of a plain file that holds a chunk, by what the catalogue says."""
+    """A part of a plain file that holds a chunk, or of several files that make it up, by what the catalogue says."""
 
-    path: str
+    path: str  # of the file, or of the folder in which the files lie
     marks: str
     offset: int
     length: int
     algorithm: int
     key: bytes
+    pieces: bytes = b""  # of several: path below, marks, offset and length of each, as MessagePack
 
 
 class Reader:
@@ -52,13 +64,13 @@ class Reader:
         self._sealed = memoryview(b"")
         self._source: tuple[str, io.FileIO, FileIdentity] | None = None
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._close_source()
 
-    def manifest(self, capability: Capability) -> FileManifest | FolderManifest:
+    def manifest(self, capability: Capability) -> FileManifest | FolderManifest | TreeManifest:
         """The manifest that a capability stands for. Raises `PayloadUnavailable`, `BadShard` and `MalformedMessage`."""
         out = memoryview(bytearray(capability.size))
         root = Chunk(capability.address, capability.key, capability.size, 0, 0, capability.size)
@@ -75,6 +87,10 @@ class Reader:
         if isinstance(manifest, FolderManifest):
             for entry in manifest.entries:
                 yield from self.addresses(entry.capability)
+        elif isinstance(manifest, TreeManifest):
+            layout = self.layout(manifest)
+            yield from (chunk.address for chunk in layout.chunks())
+            yield from layout.shards
         else:
             whole = self._complete(manifest) if isinstance(manifest, PartedManifest) else manifest
             yield from (chunk.address for chunk in whole.chunks())
@@ -82,9 +98,22 @@ class Reader:
                 yield from (part.address for part in manifest.chunks())
         yield capability.address
 
+    def layout(self, manifest: TreeManifest) -> Layout:
+        """Which files a folder has, and of which chunks they are made. Raises as `manifest` does."""
+        gathering = gather(manifest)
+        try:
+            chunk = next(gathering)
+            while True:
+                out = memoryview(bytearray(chunk.plain_size))
+                self.chunk(chunk, manifest.algorithm, out, "its manifest")
+                chunk = gathering.send(out)
+        except StopIteration as end:
+            layout: Layout = end.value
+            return layout
+
     def pieces(self, manifest: FileManifest, name: str) -> Iterator[memoryview]:
         """The content in pieces of up to 1 MiB; each is valid until the next is asked for."""
-        out = memoryview(bytearray(manifest.shared or min(manifest.chunk_size, manifest.size)))
+        out = pages(manifest.shared or min(manifest.chunk_size, manifest.size))
         for chunk in manifest.chunks():
             self.chunk(chunk, manifest.algorithm, out, name)
             for start in range(chunk.skip, chunk.skip + chunk.size, PIECE):
@@ -112,7 +141,7 @@ class Reader:
             return bytes(stored)
         changed = None
         for place in self._places(address):
-            made = memoryview(bytearray(place.length + TAG_SIZES[place.algorithm]))
+            made = pages(place.length + TAG_SIZES[place.algorithm])
             if self._read_range(place, made[: place.length]):
                 seal_into(place.algorithm, place.key, made[: place.length], made)  # in place
                 if address_of(made) == address:
@@ -147,12 +176,14 @@ class Reader:
 
     def _sealed_buffer(self, size: int) -> memoryview:
         if len(self._sealed) < size:
-            self._sealed = memoryview(bytearray(size))
+            self._sealed = pages(size)
         return self._sealed
 
     def _places(self, address: bytes) -> list[Place]:
         rows = self._catalogue.read(lambda c: c.execute(PLACES, (address,)).fetchall())
-        return [Place(os.fsdecode(row[0]), *row[1:]) for row in rows]
+        pieced = self._catalogue.read(lambda c: c.execute(PIECED, (address,)).fetchall())
+        places = [Place(os.fsdecode(row[0]), *row[1:]) for row in rows]
+        return places + [Place(os.fsdecode(row[0]), "", 0, *row[1:]) for row in pieced]
 
     def _read_plain(self, place: Place, out: memoryview, chunk: Chunk) -> bool:
         if place.length != chunk.plain_size or not self._read_range(place, out[: place.length]):
@@ -169,14 +200,24 @@ class Reader:
         return shard
 
     def _read_range(self, place: Place, out: memoryview) -> bool:
-        """Reads from a plain file; False when it is gone or is another by its marks."""
-        try:
-            file, identity = self._open_source(place.path)
-            if identity.marks != place.marks:
+        """Reads from a plain file, or from several; False when one is gone or is another by its marks."""
+        if not place.pieces:
+            return self._read_part(place.path, place.marks, place.offset, out)
+        for path, marks, offset, length in msgpack.unpackb(place.pieces):
+            whole = os.path.join(place.path, os.fsdecode(path))
+            if not self._read_part(whole, marks, offset, out[:length]):
                 return False
-            file.seek(place.offset)
+            out = out[length:]
+        return not out
+
+    def _read_part(self, path: str, marks: str, offset: int, out: memoryview) -> bool:
+        try:
+            file, identity = self._open_source(path)
+            if identity.marks != marks:
+                return False
+            file.seek(offset)
             read = read_whole(file.readinto, out)
-            return read == len(out) and identify_open(file, place.path).marks == place.marks
+            return read == len(out) and identify_open(file, path).marks == marks
         except (OSError, InputUnreadable):
             return False
 

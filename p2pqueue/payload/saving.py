@@ -1,11 +1,13 @@
-"""How does a file's content reach a path, whole and checked or not at all?"""
+"""How does the content of a file or a folder reach a path, whole and checked or not at all?"""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from blake3 import blake3
@@ -32,6 +34,56 @@ def target_of(path: str | os.PathLike[str], name: str) -> Path:
     return target
 
 
+def folder_of(path: str | os.PathLike[str] | None, name: str) -> Path:
+    """Where a folder of that name goes: the path, or, in a folder that is there, the name as the rule of names writes it.
+
+    Raises `MisuseError` where something lies already: a folder is never mixed with another.
+    """
+    text = os.fspath(path) if path is not None else os.curdir
+    target = Path(os.path.realpath(absolute(text)))
+    separators = (os.sep, os.altsep) if os.altsep else (os.sep,)
+    if target.is_dir() or text.endswith(separators):
+        target /= safe_name(name)
+    if os.path.lexists(target):
+        raise MisuseError(f"{shown(str(target))} is there already; name another place for the folder, or take that one away")
+    return target
+
+
+@contextmanager
+def made_folder(target: Path) -> Iterator[Path]:
+    """A private folder beside the target, which becomes it when the context ends well, and is removed otherwise."""
+    temporary = target.with_name(f".{os.urandom(6).hex()}.{safe_name(target.name)[: LONGEST // 4]}.part")
+    try:
+        try:
+            temporary.mkdir(mode=0o700, parents=True)
+            yield temporary
+            open_up(temporary)
+            os.rename(temporary, target)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise in_words(error, target) from error
+
+
+def open_up(path: Path) -> None:
+    """Gives what was made in private the mode that the user's mask leaves to new files and folders."""
+    mask = _mask()
+    path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+
+
+def _mask() -> int:
+    try:  # asking for it by `umask` would change it for a moment, for all threads
+        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    except OSError:
+        pass
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def save(pieces: Iterable[bytes | memoryview], target: Path, *, content: bytes | None, mode: int = 0o666) -> None:
     """Writes pieces to a file beside the target and renames it at the end; the whole fits the hash `content`, if given.
 
@@ -55,7 +107,7 @@ def save(pieces: Iterable[bytes | memoryview], target: Path, *, content: bytes |
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise _in_words(error, target) from error
+        raise in_words(error, target) from error
 
 
 def _free_spelling(folder: Path, name: str) -> str:
@@ -73,7 +125,8 @@ def _write(descriptor: int, piece: memoryview) -> None:
         piece = piece[os.write(descriptor, piece) :]
 
 
-def _in_words(error: OSError, target: Path) -> WorldError:
+def in_words(error: OSError, target: Path) -> WorldError:
+    """The error of the house for what stood in the way of writing to a place that the user chose."""
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"No space left to write {shown(str(target))}; nothing of it was kept")

@@ -9,29 +9,34 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from p2pqueue.errors import DiskFull, MalformedMessage, MisuseError, PayloadUnavailable, PeerError
+from p2pqueue.errors import DiskFull, MalformedMessage, MisuseError, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import holdings, outputs, saving
+from p2pqueue.payload import exporting, holdings, outputs, saving
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.folders import Folders
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
 from p2pqueue.payload.landing import IDLE_AFTER, Landing, allocated, sweep_landings
-from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest
+from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, TreeManifest
 from p2pqueue.payload.names import safe_name, wellformed_name
 from p2pqueue.payload.plain import FileIdentity, absolute, check_readable, default_name, open_plain, settle
 from p2pqueue.payload.publish import Stored, publish, publish_folder
 from p2pqueue.payload.reading import Reader
+from p2pqueue.payload.scan import is_folder, scan
 from p2pqueue.payload.seal import preferred_algorithm
 from p2pqueue.payload.store import ShardStore
 from p2pqueue.payload.supply import Checks, Supply
 from p2pqueue.payload.sweep import sweep
 
 __all__ = ["COPY_LIMIT", "IngestStopped", "Shelf", "Stored", "Usage", "check_readable"]
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 COPY_LIMIT: Final = 64 * 1024**2  # bytes: smaller files are copied when they are taken in, larger ones stay where they lie
 
@@ -67,14 +72,21 @@ class Shelf:
         stop: Callable[[], bool] | None = None,
         threads: int | None = None,
     ) -> Stored:
-        """Takes a file in: sealed into the store, or, from 64 MiB or with `copy=False`, read once and left where it lies.
+        """Takes a file or folder in: sealed into the store, or, from 64 MiB or with `copy=False`, read once and left where it lies.
 
-        `on_progress` is told the bytes done and the bytes in all; `stop` is asked before each chunk. On return
-        everything is durable. Raises `InputUnreadable`, `InputChanged` (try again), `DiskFull`, `IngestStopped`.
+        What is unchanged since it was taken in last isn't read again. `on_progress` is told the bytes done and the bytes
+        in all; `stop` is asked before each chunk. On return everything is durable. Raises `InputUnreadable`,
+        `InputChanged` (try again), `DiskFull`, `IngestStopped`.
         """
+        ingest = Ingest(self._space_key, self._algorithm, threads, on_progress, stop)
+        if is_folder(path):
+            found = scan(path)
+            called = wellformed_name(name if name is not None else default_name(found.base) or "folder")
+            taken = Folders(self._store, self._catalogue, self._space_key)
+            stored = taken.take_in(found, called, ingest, copying=found.size < COPY_LIMIT if copy is None else copy)
+            return replace(stored, left_out=tuple(found.left_out))
         file, identity = open_plain(path)
         called = name if name is not None else default_name(identity.path)
-        ingest = Ingest(self._space_key, self._algorithm, threads, on_progress, stop)
         with file:
             copying = identity.size < COPY_LIMIT if copy is None else copy
             return self._copy(file, identity, called, ingest) if copying else self._refer(file, identity, called, ingest)
@@ -116,15 +128,20 @@ class Shelf:
             return publish_folder(batch, FolderManifest("", entries), self._space_key, algorithm).capability
 
     def unbundle(self, capability: str) -> dict[str, Stored]:
-        """What a manifest of manifests lists, by its names; a single file under its own name."""
+        """What a manifest of several names, by its names; a single file or folder under its own name."""
         manifest = self._manifest(capability)
-        if isinstance(manifest, FileManifest):
-            return {manifest.name: Stored(capability, manifest.name, manifest.size, False)}
-        return {entry.name: Stored(entry.capability.text, entry.name, entry.size, False) for entry in manifest.entries}
+        if isinstance(manifest, FolderManifest):
+            return {entry.name: Stored(entry.capability.text, entry.name, entry.size, False) for entry in manifest.entries}
+        return {manifest.name: Stored(capability, manifest.name, manifest.size, False, _kind(manifest))}
 
     def describe(self, capability: str) -> FileManifest:
         """The manifest of one file. Raises `PayloadUnavailable`, `BadShard`, `MalformedMessage`; `MisuseError` for several."""
         return _single(self._manifest(capability))
+
+    def identify(self, capability: str) -> Stored:
+        """Name, size and kind of what a capability stands for. Raises as `describe` does, but not for several."""
+        manifest = self._manifest(capability)
+        return Stored(parse_capability(capability).text, manifest.name, manifest.size, False, _kind(manifest))
 
     def holds(self, capability: str) -> bool:
         """Says whether this device can give the whole content, by what its catalogue and the files' marks tell."""
@@ -145,11 +162,19 @@ class Shelf:
             for piece in reader.pieces(manifest, _label(manifest)):
                 yield bytes(piece)
 
-    def fetch_to(self, capability: str, path: str | os.PathLike[str], *, private: bool = False) -> Path:
-        """Writes the content to a path, or into a folder under the file's own name; whole and checked, or not at all."""
+    def fetch_to(
+        self, capability: str, path: str | os.PathLike[str], *, private: bool = False, on_progress: Progress | None = None
+    ) -> Path:  # fmt: skip
+        """Writes a file or folder to a path, or into a folder under its own name; whole and checked, or not at all."""
         self._have(capability)
         with self._reader() as reader:
-            manifest = _single(reader.manifest(parse_capability(capability)))
+            manifest = reader.manifest(parse_capability(capability))
+            if isinstance(manifest, TreeManifest):
+                target = saving.folder_of(path, manifest.name)
+                self._store.check_disk(manifest.size)
+                exporting.export_folder(reader, manifest, target, private=private, on_progress=on_progress)
+                return target
+            manifest = _single(manifest)
             target = saving.target_of(path, manifest.name)
             pieces = reader.pieces(manifest, _label(manifest))
             saving.save(pieces, target, content=manifest.content, mode=0o600 if private else 0o666)
@@ -219,27 +244,28 @@ class Shelf:
         self._catalogue.close()
 
     def _copy(self, file: io.FileIO, identity: FileIdentity, name: str, ingest: Ingest) -> Stored:
+        known = holdings.find_known(self._catalogue, identity, name, copied=True)
+        if known is not None and self._is_sound(known.capability):
+            return known
+        settle(identity)
         self._store.check_room(identity.size)
         with Batch(self._store, self._catalogue) as batch:
-            return publish(batch, seal_file(file, identity, name, ingest, batch.add), self._space_key)
+            manifest = seal_file(file, identity, name, ingest, batch.add)
+            return publish(batch, manifest, self._space_key, also=lambda c, root: holdings.remember_copy(c, identity, root, manifest.name))
 
     def _refer(self, file: io.FileIO, identity: FileIdentity, name: str, ingest: Ingest, *, owned: bool = False) -> Stored:
         known = holdings.find_known(self._catalogue, identity, name)
-        if known is not None and self._is_described(known.capability):
+        if known is not None and self._is_sound(known.capability):
             return known
         settle(identity)
         with Batch(self._store, self._catalogue, limited=False) as batch:
             manifest = seal_file(file, identity, name, ingest)
             return publish(batch, manifest, self._space_key, source=identity, owned=owned)
 
-    def _is_described(self, capability: str) -> bool:
-        try:
-            self.describe(capability)
-        except (PayloadUnavailable, PeerError):
-            return False
-        return True
+    def _is_sound(self, capability: str) -> bool:
+        return holdings.is_sound(self._catalogue, self._store, parse_capability(capability))
 
-    def _manifest(self, capability: str) -> FileManifest | FolderManifest:
+    def _manifest(self, capability: str) -> FileManifest | FolderManifest | TreeManifest:
         root = parse_capability(capability)
         with self._reader() as reader:
             try:
@@ -271,7 +297,13 @@ def _addresses(capabilities: Iterable[str]) -> Iterator[bytes]:
             continue
 
 
-def _single(manifest: FileManifest | FolderManifest) -> FileManifest:
+def _kind(manifest: FileManifest | FolderManifest | TreeManifest) -> str:
+    return "file" if isinstance(manifest, FileManifest) else "folder" if isinstance(manifest, TreeManifest) else "set"
+
+
+def _single(manifest: FileManifest | FolderManifest | TreeManifest) -> FileManifest:
+    if isinstance(manifest, TreeManifest):
+        raise MisuseError(f"This manifest is that of a folder of {manifest.count} files; save it as a whole")
     if isinstance(manifest, FolderManifest):
         raise MisuseError(f"This manifest lists {len(manifest.entries)} files; take one of them by its name")
     return manifest

@@ -6,6 +6,7 @@ was made within the last hour. Shards are removed before their rows are written,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -33,6 +34,8 @@ UNNEEDED_SHARDS: Final = NEEDED + "SELECT address FROM stored WHERE address NOT 
 UNNEEDED_FILES: Final = NEEDED + "SELECT address FROM files WHERE address NOT IN needed"
 UNNEEDED_SOURCES: Final = "SELECT id, path, owned FROM sources WHERE id NOT IN (SELECT source FROM files WHERE source IS NOT NULL)"
 
+UNNEEDED_FOLDERS: Final = "SELECT id, path, owned FROM folders WHERE id NOT IN (SELECT folder FROM files WHERE folder IS NOT NULL)"
+
 _TEMPORARY = re.compile(r"\.[0-9a-f]{64}\.(\d+)-[0-9a-f]+")
 _SHARD = re.compile(r"[0-9a-f]{64}")
 
@@ -50,13 +53,18 @@ def sweep(catalogue: Catalogue, store: ShardStore, outputs: Path, live: Iterable
 
 
 def remove_sources(connection: sqlite3.Connection) -> int:
-    """Forgets plain files that no manifest names; an output that lies in the home is removed. Tells the bytes freed."""
+    """Forgets plain files and folders that no manifest names; what lies in the home is removed. Tells the bytes freed."""
     freed = 0
     for number, path, owned in connection.execute(UNNEEDED_SOURCES).fetchall():
         if owned:
             freed += _remove_output(Path(os.fsdecode(path)))
         connection.execute("DELETE FROM plain WHERE source = ?", (number,))  # plain_source
         connection.execute("DELETE FROM sources WHERE id = ?", (number,))
+    for number, path, owned in connection.execute(UNNEEDED_FOLDERS).fetchall():
+        if owned:
+            freed += _remove_tree(Path(os.fsdecode(path)).parent)  # each has a folder of its own, as outputs have
+        connection.execute("DELETE FROM folders WHERE id = ?", (number,))
+    connection.execute("DELETE FROM known WHERE root NOT IN (SELECT address FROM files)")
     return freed
 
 
@@ -109,11 +117,13 @@ def _remove_strays(catalogue: Catalogue, store: ShardStore, outputs: Path) -> in
             freed += _remove(path)
         elif _SHARD.fullmatch(path.name) and age > ROOT_AGE:
             freed += catalogue.free(functools.partial(_remove_rowless, path))
-    owned = catalogue.read(lambda c: c.execute("SELECT path FROM sources WHERE owned").fetchall())
+    owned = catalogue.read(
+        lambda c: c.execute("SELECT path FROM sources WHERE owned UNION SELECT path FROM folders WHERE owned").fetchall()
+    )
     known = {Path(os.fsdecode(row[0])).parent.name for row in owned}
     for folder, age in _aged(outputs):
         if folder.name not in known and age > ROOT_AGE:
-            freed += sum(_remove_output(path) for path, _ in _aged(folder))
+            freed += _remove_tree(folder)
     return freed
 
 
@@ -129,6 +139,18 @@ def _remove_output(path: Path) -> int:
     except OSError:
         pass
     return size
+
+
+def _remove_tree(folder: Path) -> int:
+    freed = 0
+    for path, folders, files in os.walk(folder, topdown=False):
+        freed += sum(_remove(Path(path, name)) for name in files)
+        for name in folders:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(path, name))
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+    return freed
 
 
 def _remove(path: Path) -> int:

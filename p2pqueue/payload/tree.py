@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from p2pqueue import wire
-from p2pqueue.errors import MalformedMessage
+from p2pqueue.errors import ArgumentError, MalformedMessage
 from p2pqueue.payload.capability import PACKED_SIZE
 from p2pqueue.payload.format import ADDRESS_SIZE, LARGEST_FILE, MIB, REFERENCE_SIZE, ROOT_LIMIT
 from p2pqueue.payload.manifest import NAME_LIMIT, chunk_size_of
@@ -55,10 +55,12 @@ class Page(NamedTuple):
     entries: Sequence[Entry]
 
 
-def encode_page(page: Page) -> bytes:
-    """The bytes of a page."""
-    entries = [entry[:2] if entry.kind == FOLDER else entry for entry in page.entries]
-    return wire.pack([page.references, list(page.sizes), [tuple(entry) for entry in entries]])
+def encode_page(references: bytes, sizes: list[int], entries: list[list[Any]]) -> bytes:
+    """The bytes of a page, whose entries are lists of the values of an `Entry`: of two for a folder, of six for a file."""
+    page = wire.pack([references, sizes, entries])
+    if len(page) > ROOT_LIMIT:
+        raise ArgumentError(f"A page of a folder has {len(page)} bytes; at most {ROOT_LIMIT} fit")
+    return page
 
 
 def decode_page(data: bytes | memoryview) -> Page:
