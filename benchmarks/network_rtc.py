@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -26,12 +27,14 @@ if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.figure import Figure, Sample, Target, as_json, load_targets, table, verdict
+from benchmarks.losing import lose
 from benchmarks.rtc_peer import Bare, ours, packed, unpacked
 from p2pqueue.net.bulk import BulkChannel
 from p2pqueue.net.channel import ControlChannel
 from p2pqueue.net.rtc import RtcConnection, make_certificate
 from p2pqueue.wire import FRAME_LIMIT
 
+LOSSES = (0.001, 0.02)  # shares of the sender's datagrams
 SIGNAL_EVERY = 0.005  # seconds
 FRAME = bytes(FRAME_LIMIT)
 
@@ -43,6 +46,7 @@ def figures(targets: Mapping[str, Target], *, megabytes: int, rounds: int, conne
 
 async def _figures(targets: Mapping[str, Target], *, megabytes: int, rounds: int, connects: int) -> list[Figure]:
     bare, bulk, beside = [], [], []
+    lossy: dict[float, tuple[list[float], list[float]]] = {share: ([], []) for share in LOSSES}
     signals: list[float] = []
     alone: list[float] = []
     async with _other() as other:
@@ -54,21 +58,28 @@ async def _figures(targets: Mapping[str, Target], *, megabytes: int, rounds: int
             beside.append(run)
             signals += delays
             alone += await _signals_alone(other)
+            for share, (stock, tuned) in lossy.items():
+                stock.append((await _run_bare(other, max(1, megabytes // 20), lost=share)).speed)
+                tuned.append((await _run(other, max(1, megabytes // 20), lost=share)).speed)
         memory = other.memory()
     own, theirs = Sample.of(run.speed for run in bulk), Sample.of(run.speed for run in bare)
     own_cpu, their_cpu = Sample.of(run.processor for run in bulk), Sample.of(run.processor for run in bare)
     with_signals = Sample.of(run.speed for run in beside)
     rows = [
-        ("bulk over WebRTC", own.median, "MB/s", "bare aiortc, drained", theirs.median, own.spread),
+        ("WebRTC lane alone", own.median, "MB/s", "bare aiortc, drained", theirs.median, own.spread),
         (
-            "bulk over WebRTC, processor time",
+            "WebRTC lane alone, processor time",
             own_cpu.median,
             "s/GB",
             "bare aiortc, drained",
             their_cpu.median,
             own_cpu.spread,
         ),
-        ("bulk over WebRTC, signals beside it", with_signals.median, "MB/s", None, None, with_signals.spread),
+        *(
+            (f"WebRTC lane alone, {share:.1%} lost", median(tuned), "MB/s", "bare aiortc, drained", median(stock), (min(tuned), max(tuned)))
+            for share, (stock, tuned) in lossy.items()
+        ),
+        ("WebRTC lane alone, signals beside it", with_signals.median, "MB/s", None, None, with_signals.spread),
         ("signal beside a saturated bulk transfer, p50", Sample.of(signals).median, "ms", None, None, Sample.of(signals).spread),
         ("signal beside a saturated bulk transfer, p99", Sample.of(signals).percentile(0.99), "ms", None, None, None),
         ("signal over an idle control channel, p50", Sample.of(alone).median, "ms", None, None, Sample.of(alone).spread),
@@ -174,13 +185,17 @@ async def _other() -> AsyncIterator[Other]:
             await process.wait()
 
 
-async def _run_bare(other: Other, megabytes: int) -> Run:
+async def _run_bare(other: Other, megabytes: int, *, lost: float = 0.0) -> Run:
     async with other.bare() as end:
+        if lost:
+            lose(end.path, end.ice, lost)
         return await _timed(other, end, megabytes)
 
 
-async def _run(other: Other, megabytes: int) -> Run:
+async def _run(other: Other, megabytes: int, *, lost: float = 0.0) -> Run:
     async with other.connection("bulk") as end:
+        if lost:
+            lose(end._path, end._ice, lost)
         return await _timed(other, BulkChannel(end), megabytes)
 
 

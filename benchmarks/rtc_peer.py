@@ -41,10 +41,10 @@ class Bare:
 
     def __init__(self, *, controlling: bool, certificate: RTCCertificate) -> None:
         self._certificate = certificate
-        self._path = Path(controlling=controlling, addresses=lambda: own_addresses((), loopback=True), drain=DRAINED)
-        self._gatherer = Gatherer(self._path)
-        self._ice = IceTransport(self._gatherer)
-        self._dtls = RTCDtlsTransport(self._ice, [certificate])
+        self.path = Path(controlling=controlling, addresses=lambda: own_addresses((), loopback=True), drain=DRAINED)
+        self._gatherer = Gatherer(self.path)
+        self.ice = IceTransport(self._gatherer)
+        self._dtls = RTCDtlsTransport(self.ice, [certificate])
         self._sctp = RTCSctpTransport(self._dtls)
         self.channel = RTCDataChannel(self._sctp, RTCDataChannelParameters(label="bare", negotiated=True, id=0))
         self.on_message: Callable[[bytes], None] = lambda message: None
@@ -63,7 +63,7 @@ class Bare:
     async def connect(self, remote: RtcSignal) -> None:
         opened = asyncio.Event()
         self.channel.on("open", opened.set)
-        await self._ice.try_candidates(remote, worth_trying(remote.candidates, (), loopback=True))
+        await self.ice.try_candidates(remote, worth_trying(remote.candidates, (), loopback=True))
         await self._dtls.start(RTCDtlsParameters([RTCDtlsFingerprint("sha-256", remote.fingerprint.hex(":").upper())]))
         await self._sctp.start(RTCSctpCapabilities(262144), remote.sctp_port)
         await opened.wait()
@@ -77,7 +77,7 @@ class Bare:
     async def close(self) -> None:
         await self._sctp.stop()
         await self._dtls.stop()
-        await self._ice.stop()
+        await self.ice.stop()
 
 
 def ours(*, controlling: bool, certificate: RTCCertificate) -> RtcConnection:
