@@ -21,6 +21,7 @@ from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.budget import Budget
 from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.gathering import Manifests
+from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.manifest import FileManifest, FolderManifest, TreeManifest
 from p2pqueue.payload.publish import enter_folder
@@ -110,7 +111,8 @@ class _Fetch:
         if await asyncio.to_thread(self.shelf.holds, root.text):
             return
         with self.shelf.batch() as batch:
-            manifest = await Manifests(self.means.sources, batch, self.received).read(root)
+            manifests = Manifests(self.means.sources, batch, self.received)
+            manifest = await manifests.read(root)
             if isinstance(manifest, FolderManifest):
                 await self._bring_all(manifest, depth + 1)
                 folder = manifest
@@ -118,9 +120,8 @@ class _Fetch:
                     batch.end, lambda connection: enter_folder(connection, root, folder, batch.addresses), keep=root.address
                 )
                 return
-            if isinstance(manifest, TreeManifest):
-                raise MalformedMessage("whole folders can't be fetched yet")
-            await self._bring_file(root, manifest, batch, listeners)
+            content = await manifests.layout(manifest) if isinstance(manifest, TreeManifest) else manifest
+            await self._bring_file(root, content, batch, listeners)
 
     async def _bring_all(self, manifest: FolderManifest, depth: int) -> None:
         left = iter(manifest.entries)
@@ -136,7 +137,7 @@ class _Fetch:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _bring_file(self, root: Capability, manifest: FileManifest, batch: Batch, listeners: Sequence[Progress]) -> None:
+    async def _bring_file(self, root: Capability, manifest: FileManifest | Layout, batch: Batch, listeners: Sequence[Progress]) -> None:
         def tell(done: int, size: int) -> None:
             for listener in tuple(listeners):
                 listener(done, size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,7 @@ from p2pqueue.payload.ingest import MOST_THREADS, Ingest, Line
 from p2pqueue.payload.layout import gather_file
 from p2pqueue.payload.listing import LAST_FOLDER, Last, Listings
 from p2pqueue.payload.manifest import FileManifest
-from p2pqueue.payload.packing import Packed, Packer, Piece
+from p2pqueue.payload.packing import Packer, Piece
 from p2pqueue.payload.plain import settle_since
 from p2pqueue.payload.publish import Stored, add_file, add_uses, seal_manifest
 from p2pqueue.payload.reading import Reader
@@ -110,7 +111,7 @@ class Folders:
             def finish(connection: sqlite3.Connection) -> None:
                 if any(connection.execute(MISSING_OF, (address,)).fetchone()[0] for address in old):
                     raise _Vanished
-                number = enter_folder_at(connection, scan.base, digest, packed.listings, packed, owned=False)
+                number = enter_folder_at(connection, scan.base, digest, packed.listings, packed.pieces, owned=False)
                 add_file(connection, root, name, scan.size, copied=copying, folder=number, kind="folder")
                 add_uses(connection, root, batch.addresses | old)
 
@@ -119,14 +120,12 @@ class Folders:
 
 
 def enter_folder_at(
-    connection: sqlite3.Connection, base: str, digest: bytes, listings: Listings, packed: Packed | None, *, owned: bool,
-    pieces: list[Piece] | None = None,
+    connection: sqlite3.Connection, base: str, digest: bytes, listings: Listings, pieces: Iterable[Piece], *, owned: bool
 ) -> int:  # fmt: skip
     """Enters a folder that lies in the plain at a path, and of which pieces its chunks are made; gives its number."""
     number = connection.execute(ADD_FOLDER, (os.fsencode(base), digest, owned)).lastrowid
     assert number is not None
-    made = packed.pieces if packed is not None else pieces or []
-    connection.executemany(ADD_PIECE, ((row[0], number, *row[1:]) for row in made))
+    connection.executemany(ADD_PIECE, ((row[0], number, *row[1:]) for row in pieces))
     connection.executemany(ADD_LISTING, listings.rows(number))
     return number
 

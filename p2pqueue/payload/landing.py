@@ -9,6 +9,7 @@ is read from there, and served to others from there.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -30,6 +31,7 @@ from p2pqueue.payload.seal import address_of, open_into
 from p2pqueue.private import FILE_MODE, in_words, make_private_dir, sync_dir
 
 PART: Final = "part"  # its content so far
+TREE: Final = "tree"  # what there is of a folder
 HAVE: Final = "have"  # the record of what is there
 KEPT_FOR: Final = 7 * 86_400.0  # seconds without a fetch after which a half-done file is removed
 IDLE_AFTER: Final = 300.0  # seconds without a fetch after which one may be removed because its room is needed
@@ -44,7 +46,7 @@ class Landing:
     def __init__(self, landings: Path, outputs: Path, root: Capability, manifest: FileManifest) -> None:
         self._manifest = manifest
         self._outputs = outputs
-        self._folder = _folder_of(landings, root)
+        self._folder = folder_of(landings, root)
         self._state = threading.Condition()
         self._writes = 0  # under way in threads, which can't be cancelled
         self._uncommitted = 0  # bytes
@@ -81,7 +83,7 @@ class Landing:
             is_empty = not any(self._record.here)
             self._record.close()
             if is_empty:
-                _remove(self._folder)
+                remove_landing(self._folder)
 
     def touch(self) -> None:
         """Says that the fetch goes on, so that no sweep takes the folder for a left-over."""
@@ -140,7 +142,7 @@ class Landing:
             raise
         finally:
             self._record.close()
-        _remove(self._folder)
+        remove_landing(self._folder)
         return target
 
     def _close_for_writing(self) -> int:
@@ -203,25 +205,40 @@ def sweep_landings(landings: Path, *, older_than: float = KEPT_FOR, needed: int 
             continue  # it has just ended
     for touched_at, folder in sorted(found):
         if now - touched_at >= older_than and (but is None or folder.name != but.address.hex()) and (needed is None or freed < needed):
-            freed += _remove(folder)
+            freed += remove_landing(folder)
     return freed
 
 
 def allocated(landings: Path, root: Capability) -> int:
-    """How many bytes a half-done file takes on the disk already."""
+    """How many bytes a half-done file or folder takes on the disk already."""
     try:
-        found = os.stat(_folder_of(landings, root) / PART)
+        found = os.stat(folder_of(landings, root) / PART)
     except OSError:
-        return 0
+        return allocated_below(folder_of(landings, root) / TREE)
     return getattr(found, "st_blocks", 0) * 512
 
 
-def _folder_of(landings: Path, root: Capability) -> Path:
+def allocated_below(folder: Path) -> int:
+    """How many bytes the files below a folder take."""
+    size = 0
+    for path, _, files in os.walk(folder):
+        for name in files:
+            try:
+                size += getattr(os.lstat(os.path.join(path, name)), "st_blocks", 0) * 512
+            except OSError:
+                continue
+    return size
+
+
+def folder_of(landings: Path, root: Capability) -> Path:
+    """Where what there is of a file or folder lies."""
     return landings / root.address.hex()
 
 
-def _remove(folder: Path) -> int:
-    freed = 0
+def remove_landing(folder: Path) -> int:
+    """Removes what there is of a file or folder; tells the bytes freed."""
+    freed = allocated_below(folder / TREE)
+    shutil.rmtree(folder / TREE, ignore_errors=True)
     for name in (PART, HAVE):
         try:
             found = (folder / name).stat()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -55,10 +56,16 @@ class Record:
             self._here[place] |= 1 << (chunk & 7)
             self._write(len(self._head) + self._size + place, bytes(self._here[place : place + 1]))
 
-    def commit(self, written: int) -> None:
-        """Forces the chunks to the disk that were written to the file of that descriptor so far, and notes it."""
+    def commit(self, written: int | Callable[[], object]) -> None:
+        """Forces the chunks to the disk that were written to the file of that descriptor so far, and notes it.
+
+        A function instead forces all that was written when it is called.
+        """
         here = self.here
-        os.fsync(written)
+        if callable(written):
+            written()
+        else:
+            os.fsync(written)
         with self._lock:
             self._durable = here
             self._write(len(self._head), here)
@@ -80,8 +87,11 @@ class Record:
         return soft if boot == self._boot else durable
 
     def _write(self, place: int, data: bytes | bytearray) -> None:
-        os.lseek(self._descriptor, place, os.SEEK_SET)
-        os.write(self._descriptor, data)
+        if hasattr(os, "pwrite"):
+            os.pwrite(self._descriptor, data, place)
+        else:
+            os.lseek(self._descriptor, place, os.SEEK_SET)
+            os.write(self._descriptor, data)
 
 
 def _boot() -> bytes:

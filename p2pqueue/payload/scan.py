@@ -21,7 +21,7 @@ from blake3 import blake3
 
 from p2pqueue.errors import ArgumentError
 from p2pqueue.payload.manifest import ENTRIES_LIMIT
-from p2pqueue.payload.names import distinct_names, wellformed_name
+from p2pqueue.payload.names import wellformed_name
 from p2pqueue.payload.plain import absolute, shown, unreadable
 from p2pqueue.payload.tree import DEEPEST
 
@@ -165,10 +165,13 @@ def _named(files: list[list[Any]], folders: list[str]) -> list[list[Any]]:
             item[0].encode()
         except UnicodeEncodeError:
             odd.append(item)
-    if odd:
-        others = [item[0] for item in items if item not in odd]
-        for item, name in zip(odd, distinct_names((wellformed_name(each[0]) for each in odd), taken=others), strict=True):
-            item[:2] = name, os.fsencode(item[0])
+    taken = {item[0] for item in items} if odd else set()
+    for item in odd:
+        local, name = os.fsencode(item[0]), wellformed_name(item[0])
+        while name in taken:
+            name += "~"
+        taken.add(name)
+        item[:2] = name, local
     items.sort(key=_told_name)
     return items
 

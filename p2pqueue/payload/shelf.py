@@ -19,10 +19,12 @@ from p2pqueue.payload import exporting, holdings, outputs, saving
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.folder_landing import FolderLanding
 from p2pqueue.payload.folders import Folders
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
 from p2pqueue.payload.landing import IDLE_AFTER, Landing, allocated, sweep_landings
+from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, TreeManifest
 from p2pqueue.payload.names import safe_name, wellformed_name
 from p2pqueue.payload.plain import FileIdentity, absolute, check_readable, default_name, open_plain, settle
@@ -198,19 +200,22 @@ class Shelf:
         """A batch to which shards that come from elsewhere are added."""
         return Batch(self._store, self._catalogue)
 
-    def landing(self, root: Capability, manifest: FileManifest) -> Landing:
-        """Where a file that comes from elsewhere is written, with what came of it before.
+    def landing(self, root: Capability, content: FileManifest | Layout) -> Landing | FolderLanding:
+        """Where a file or folder that comes from elsewhere is written, with what came of it before.
 
         Raises `DiskFull` when there is no room for it, even without what others left half done.
         """
-        needed = max(0, manifest.size - allocated(self._landings, root))
+        size = content.size if isinstance(content, FileManifest) else content.content_size
+        needed = max(0, size - allocated(self._landings, root))
         try:
             self._store.check_disk(needed)
         except DiskFull:
             if not sweep_landings(self._landings, older_than=IDLE_AFTER, needed=needed, but=root):
                 raise
             self._store.check_disk(needed)
-        return Landing(self._landings, self._outputs, root, manifest)
+        if isinstance(content, FileManifest):
+            return Landing(self._landings, self._outputs, root, content)
+        return FolderLanding(self._landings, self._outputs, root, content)
 
     def sweep_landings(self) -> int:
         """Removes half-done files that nobody has fetched for days; tells the bytes freed."""

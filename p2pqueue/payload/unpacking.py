@@ -28,6 +28,7 @@ class Unpacking:
     def __init__(self, base: Path, layout: Layout) -> None:
         self.base = base
         self._layout = layout
+        self._skipped = len(os.path.join(base, ""))
         base.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         names = _Names(base, layout)
         self._paths = [names.local(path) for path in layout.paths]
@@ -39,7 +40,7 @@ class Unpacking:
 
     def local(self, file: int) -> str:
         """Where a file of the layout is, below the base."""
-        return os.path.relpath(self._paths[file], self.base)
+        return self._paths[file][self._skipped :]
 
     def write(self, number: int, plain: memoryview) -> None:
         """Writes what a chunk holds of each file."""
