@@ -206,7 +206,7 @@ def _received(source: Replica) -> WellFormed:
             for author, numbers in numbers_of(message).items():
                 held.setdefault(author, Spans()).add_all(numbers)
             packed = encode(Writes(RoundId(session, 1), session, 1, message), deflate=True)
-            read = decode(packed, holds=lambda author, body, signature: True)
+            read = decode(packed, holds=lambda authors, bodies, signatures: [True] * len(bodies))
             assert isinstance(read, Writes)
             assert isinstance(read.writes, WellFormed)
             single += read.writes.single
