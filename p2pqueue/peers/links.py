@@ -70,7 +70,7 @@ class Links:
         )  # fmt: skip
         self.sources = Sources(shelf.shard, frozenset(settings.lanes), self._origins)
         self.fetcher = Fetcher(shelf, self.sources.now)
-        self.routes = ShardRoutes(shelf.shard, lambda request: self.mesh.bearer(request) is not None)
+        self.routes = ShardRoutes(shelf, lambda request: self.mesh.bearer(request), self.fetcher.limits)
         self.origin: AnyOrigin | None = None
         self.uploader: Uploader | None = None
         if settings.origin and "origin" in settings.lanes:
@@ -80,8 +80,8 @@ class Links:
         self.invitations = Invitations(identity=identity, write=parts.store.write, announce=self._announce, addresses=self.addresses)
         self.mesh = Mesh(
             identity=identity, admit=parts.members.admit, known=parts.members.known, options=_options(settings), book=book,
-            on_up=self._up, on_down=self._down, on_message=self._received, routes=self.routes.routes, pairing=self.invitations.serve,
-            on_bulk=self.sources.opened, on_clone=self.twin.met,
+            on_up=self._up, on_down=self._down, on_message=self._received, pairing=self.invitations.serve,
+            routes=self.routes.routes if "http" in settings.lanes else (), on_bulk=self.sources.opened, on_clone=self.twin.met,
             on_dead=self._died,
         )  # fmt: skip
 
@@ -150,6 +150,7 @@ class Links:
         self.signals.down(peer)
         self.replication.down(peer)
         self.sources.down(peer)
+        self.routes.down(peer)
         self.seen.lost(peer.device_id, peer.answered_at)
         self._parts.roster.gone(peer.device_id)
         in_order = why.startswith(codes.WORDS[codes.BYE]) and codes.GOES_OFFLINE not in why

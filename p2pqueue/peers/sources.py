@@ -1,13 +1,16 @@
 """Which places can shards come from now, and by which lane? Every linked device, and the origin.
 
-WebRTC where both devices have it, plain HTTP from the peer's listener where it doesn't form. Shards are sealed and
-checked by their address, so that HTTP needs nothing but a ticket, which came over the sealed link.
+Each lane to a device is a source of its own, with the device's name: WebRTC, where both have it, and HTTP from the
+peer's listener, where it can be reached. The planner measures them and goes on with the others where one ends. Shards
+are sealed and checked by their address, so that HTTP needs nothing but a ticket, which came over the sealed link.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -17,11 +20,18 @@ from typing import Any, Final, Protocol
 import aiohttp
 
 from p2pqueue.errors import NoBulk, PeerGone, told
-from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
+from p2pqueue.payload.http_line import Place
+from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed, Work
 from p2pqueue.peers.exchange import Channel, Exchange
+from p2pqueue.peers.inlet import TicketRefused
+from p2pqueue.peers.lines import Lines
 
 BULK_AGAIN: Final = 15.0  # seconds after a failed bulk connection until it is tried again; HTTP serves meanwhile
-HTTP_PARALLEL: Final = 4  # connections to one peer
+HTTP_AGAIN: Final = 15.0  # seconds after a refused ticket until that lane is tried again; a new link has a new ticket
+HTTP_PARALLEL: Final = 4  # connections to one peer, as far as there are cores to check what comes
+HTTP_PARALLEL_FAR: Final = 8  # on a long path, where each loss slows its connection down for long
+FAR: Final = 0.01  # seconds of a round trip from which on a path counts as long
+SWEEP_EVERY: Final = 5.0  # seconds between two looks for connections that rest
 BULK_PARALLEL: Final = 6  # shards under way in one bulk channel: some more than its window, so that it never runs dry
 _WORDS: Final = 1000  # bytes of words that a peer says of a shard
 
@@ -39,6 +49,10 @@ class ShardPeer(Protocol):
     def http_base(self) -> str | None: ...  # noqa: D102
     @property
     def ticket(self) -> bytes | None: ...  # noqa: D102
+    @property
+    def lanes(self) -> frozenset[str]: ...  # noqa: D102
+    @property
+    def rtt(self) -> float | None: ...  # noqa: D102
     async def bulk(self) -> Any: ...  # noqa: D102
 
 
@@ -47,23 +61,32 @@ class _Linked:
     peer: ShardPeer
     exchange: Exchange | None = None
     no_bulk_until: float = 0.0
+    no_http_until: float = 0.0
+    lines: Lines | None = None  # where HTTP is possible
+
+    def end(self) -> None:
+        if self.lines is not None:
+            self.lines.close()
 
 
 @dataclass
 class Sources:
     """The sources of a node, as long as `run` runs.
 
-    `read` gives this device's own shards to others; `lanes` are those that may be used; `origin` is asked last.
+    `read` gives this device's own shards to others; `lanes` are those that may be used; `origin` is asked last;
+    `is_metered` says whether bytes cost money on the way to a device.
     """
 
     read: Callable[[bytes], bytes]
     lanes: frozenset[str]
     origin: Callable[[], Iterable[Source]] = tuple
+    is_metered: Callable[[ShardPeer], bool] = lambda peer: False
     carried: Counter[Lane] = field(default_factory=Counter)  # bytes of shards that came, by lane
     _linked: dict[str, _Linked] = field(default_factory=dict)
     _group: asyncio.TaskGroup | None = None
     _session: aiohttp.ClientSession | None = None
     _sent: int = 0  # over channels that are gone
+    _counting: threading.Lock = field(default_factory=threading.Lock)
 
     async def run(self) -> None:
         """Carries what goes over bulk channels until it is cancelled, and closes what was opened."""
@@ -73,8 +96,14 @@ class Sources:
             try:
                 async with asyncio.TaskGroup() as group:
                     self._group = group
-                    await asyncio.get_running_loop().create_future()
+                    while True:
+                        await asyncio.sleep(SWEEP_EVERY)
+                        for linked in self._linked.values():
+                            if linked.lines is not None:
+                                linked.lines.sweep()
             finally:
+                for linked in self._linked.values():
+                    linked.end()
                 self._group = self._session = None
 
     def http(self) -> aiohttp.ClientSession:
@@ -83,9 +112,14 @@ class Sources:
             raise SourceFailed("networking has not begun, or has ended")
         return self._session
 
+    def came(self, lane: Lane, size: int) -> None:
+        """Counts what came by a lane. For any thread."""
+        with self._counting:
+            self.carried[lane] += size
+
     def came_from_origin(self, size: int) -> None:
         """Counts what an origin gave."""
-        self.carried["origin"] += size
+        self.came("origin", size)
 
     @property
     def sent(self) -> int:
@@ -94,13 +128,19 @@ class Sources:
 
     def up(self, peer: ShardPeer) -> None:
         """A device is linked."""
-        self._linked[peer.device_id] = _Linked(peer)
+        old = self._linked.get(peer.device_id)
+        if old is not None:
+            old.end()
+        linked = self._linked[peer.device_id] = _Linked(peer)
+        if peer.http_base is not None and peer.ticket is not None:
+            linked.lines = Lines(Place(peer.http_base, peer.ticket.hex()))
 
     def down(self, peer: ShardPeer) -> None:
         """Its link is gone, and its channels with it."""
         linked = self._linked.get(peer.device_id)
         if linked is not None and linked.peer is peer:
             self._sent += linked.exchange.sent if linked.exchange is not None else 0
+            linked.end()
             del self._linked[peer.device_id]
 
     def opened(self, peer: ShardPeer, channel: Channel) -> None:
@@ -113,23 +153,19 @@ class Sources:
         self._group.create_task(exchange.run(), name=f"p2pqueue-shards-{peer.device_id[:8]}")
 
     def now(self) -> list[Source]:
-        """All sources that there are now."""
-        found: list[Source] = []
-        for linked in self._linked.values():
-            source = self._best(linked)
-            if source is not None:
-                found.append(source)
-        if "origin" in self.lanes:
-            found += self.origin()
-        return found
+        """All sources that there are now: each lane of each device, and the origin."""
+        found = [source for linked in self._linked.values() for source in self._lanes_to(linked)]
+        return [*found, *self.origin()] if "origin" in self.lanes else found
 
-    def _best(self, linked: _Linked) -> Source | None:
-        peer = linked.peer
-        if "webrtc" in self.lanes and peer.path == "webrtc" and time.monotonic() >= linked.no_bulk_until:
-            return _Bulk(self, linked)
-        if "http" in self.lanes and peer.http_base is not None and peer.ticket is not None:
-            return _Http(self, linked)
-        return _Bulk(self, linked) if "webrtc" in self.lanes and peer.path == "webrtc" else None
+    def _lanes_to(self, linked: _Linked) -> list[Source]:
+        peer, now = linked.peer, time.monotonic()
+        metered = self.is_metered(peer)
+        found: list[Source] = []
+        if "http" in self.lanes & peer.lanes and linked.lines is not None and now >= linked.no_http_until:
+            found.append(_Http(self, linked, linked.lines, metered=metered))
+        if "webrtc" in self.lanes and peer.path == "webrtc" and (now >= linked.no_bulk_until or not found):
+            found.append(_Bulk(self, linked, metered=metered))
+        return found
 
     async def exchange_with(self, linked: _Linked) -> Exchange:
         """The exchange over a peer's bulk channel, which is opened if need be. Raises `SourceFailed`."""
@@ -149,9 +185,13 @@ class Sources:
     async def get(self, linked: _Linked, address: bytes, size: int) -> bytes:
         """A shard from the peer's listener. Raises `ShardMissing` and `SourceFailed`."""
         peer = linked.peer
-        if peer.ticket is None:
+        if peer.ticket is None or peer.http_base is None:
             raise SourceFailed("the other device gave no ticket")
-        return await get_shard(self.http(), f"{peer.http_base}/shards/{address.hex()}", peer.ticket.hex(), size)
+        try:
+            return await get_shard(self.http(), f"{peer.http_base}/shards/{address.hex()}", peer.ticket.hex(), size)
+        except TicketRefused:
+            linked.no_http_until = time.monotonic() + HTTP_AGAIN
+            raise
 
 
 async def get_shard(session: aiohttp.ClientSession, url: str, token: str | None, size: int) -> bytes:
@@ -161,6 +201,8 @@ async def get_shard(session: aiohttp.ClientSession, url: str, token: str | None,
         async with session.get(url, headers=headers, allow_redirects=False) as answer:
             if answer.status in (404, 410):
                 raise ShardMissing((await answer.content.read(_WORDS)).decode(errors="replace").strip() if answer.status == 410 else "")
+            if answer.status == 401:
+                raise TicketRefused(f"{answer.url.host} doesn't take its ticket any more")
             if answer.status != 200:
                 raise SourceFailed(f"{answer.url.host} answers {answer.status} {answer.reason or ''}".rstrip())
             body = bytearray()
@@ -180,6 +222,7 @@ class _Bulk:
     lane: Lane = "webrtc"
     parallel: int = BULK_PARALLEL
     is_last_resort: bool = False
+    metered: bool = False
 
     @property
     def name(self) -> str:
@@ -188,7 +231,7 @@ class _Bulk:
     async def shard(self, address: bytes, size: int) -> bytes:
         exchange = await self.sources.exchange_with(self.linked)
         body = await exchange.shard(address, size)
-        self.sources.carried["webrtc"] += len(body)
+        self.sources.came("webrtc", len(body))
         return body
 
 
@@ -196,15 +239,31 @@ class _Bulk:
 class _Http:
     sources: Sources
     linked: _Linked
+    lines: Lines
     lane: Lane = "http"
     parallel: int = HTTP_PARALLEL
     is_last_resort: bool = False
+    metered: bool = False
 
     @property
     def name(self) -> str:
         return self.linked.peer.device_id
 
+    @property
+    def threads(self) -> int:
+        """How many connections work at once."""
+        is_far = (self.linked.peer.rtt or 0.0) >= FAR
+        return HTTP_PARALLEL_FAR if is_far else min(HTTP_PARALLEL, max(2, os.cpu_count() or 2))
+
+    def carry(self, work: Work) -> None:
+        """Fetches in the calling thread (`source.Carrying`)."""
+        try:
+            self.lines.carry(work, lambda size: self.sources.came("http", size))
+        except TicketRefused:
+            self.linked.no_http_until = time.monotonic() + HTTP_AGAIN
+            raise
+
     async def shard(self, address: bytes, size: int) -> bytes:
         body = await self.sources.get(self.linked, address, size)
-        self.sources.carried["http"] += len(body)
+        self.sources.came("http", len(body))
         return body

@@ -1,0 +1,68 @@
+"""Which connections to a peer's listener stand between two fetches, and how do they end with the link?"""
+
+from __future__ import annotations
+
+import threading
+
+from p2pqueue.payload.http_line import Came, Place
+from p2pqueue.payload.source import SourceFailed, Work
+from p2pqueue.peers.inlet import Inlet
+
+
+class Lines:
+    """The connections to one peer, as long as its link stands. For any thread."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._resting: list[Inlet] = []
+        self._busy: set[Inlet] = set()
+        self._closed = False
+
+    def carry(self, work: Work, came: Came) -> None:
+        """Does what the work gives, over a connection of its own. Raises `SourceFailed`."""
+        line = self._take()
+        fit = False
+        try:
+            line.carry(work, came)
+            fit = True
+        finally:
+            with self._lock:
+                self._busy.discard(line)
+                fit = fit and not self._closed and line.is_fit
+                if fit:
+                    self._resting.append(line)
+            if not fit:
+                line.close()
+
+    def sweep(self) -> None:
+        """Closes those that have rested too long."""
+        with self._lock:
+            unfit = [line for line in self._resting if not line.is_fit]
+            self._resting = [line for line in self._resting if line not in unfit]
+        for line in unfit:
+            line.close()
+
+    def close(self) -> None:
+        """Ends all of them; whoever waits for one is told that it failed."""
+        with self._lock:
+            self._closed = True
+            resting, self._resting = self._resting, []
+            for line in self._busy:
+                line.end()
+        for line in resting:
+            line.close()
+
+    def _take(self) -> Inlet:
+        with self._lock:
+            if self._closed:
+                raise SourceFailed("the link has ended")
+            while self._resting:
+                line = self._resting.pop()  # the warmest
+                if line.is_fit:
+                    break
+                line.close()
+            else:
+                line = Inlet(self._place)
+            self._busy.add(line)
+            return line
