@@ -8,43 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from p2pqueue.errors import DiskFull, InputChanged, MalformedMessage, PayloadUnavailable
+from p2pqueue.errors import DiskFull, MalformedMessage, PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.payload import fetch, gathering, plan, transfer
 from p2pqueue.payload.fetch import Fetcher
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed
+from p2pqueue.payload.source import ShardMissing, SourceFailed
 from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
-
-
-class Peer:
-    """A source that serves a shelf, or does worse."""
-
-    def __init__(
-        self, shelf: Shelf | None, name: str = "peer", *, fate: Callable[[bytes], bytes] = bytes, last: bool = False, parallel: int = 2
-    ) -> None:  # fmt: skip
-        self.shelf, self.name, self.fate, self.is_last_resort, self.parallel = shelf, name, fate, last, parallel
-        self.lane: Lane = "origin" if last else "webrtc"
-        self.asked = 0
-        self.most = self._now = 0
-
-    async def shard(self, address: bytes, size: int) -> bytes:
-        self.asked += 1
-        self._now += 1
-        self.most = max(self.most, self._now)
-        try:
-            await asyncio.sleep(0)
-            if self.shelf is None:
-                raise ShardMissing
-            try:
-                found = await asyncio.to_thread(self.shelf.shard, address)
-            except PayloadUnavailable:
-                raise ShardMissing from None
-            except InputChanged as error:
-                raise ShardMissing(str(error)) from error
-            return self.fate(found)
-        finally:
-            self._now -= 1
+from tests.unit.payload.peers import Peer
 
 
 @pytest.fixture
