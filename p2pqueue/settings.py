@@ -73,7 +73,9 @@ class Settings:
         (), "list", "The network interfaces to use, by names or addresses; `lo` keeps everything on this host.", shown="the ordinary ones"
     )
     lanes: tuple[str, ...] = _declared(("webrtc", "http", "origin"), "list", "The ways that files may take, of webrtc, http and origin.")
-    origin: str = _declared("", "text", "The URL of an origin, as `p2pqueue origin` prints it, or a bucket, as s3://BUCKET/PREFIX.", shown="none")
+    origin: str = _declared(
+        "", "text", "The URL of an origin, as `p2pqueue origin` prints it, or a bucket, as s3://BUCKET/PREFIX.", shown="none"
+    )
     origin_policy: str = _declared(
         "needed",
         "text",
