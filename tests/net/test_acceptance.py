@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.net.conftest import Space
-from tests.net.device import Device, pace
+from tests.net.device import APP, Device, pace
 from tests.net.meeting import equal, linked, networking, random_file
 
 GIB = 1024**3
@@ -27,9 +27,10 @@ def largest(device: Device) -> int:
 
 def test_a_file_of_a_gibibyte_is_worked_on_by_another_device_over_webrtc(space: Space, tmp_path: Path) -> None:
     h1, h2, h3 = devices = space(3)
-    h1.run_node(None, "--no-work")
-    h2.run_node()
-    h3.run_node(None, "--no-work")
+    only = ("--lanes", "webrtc,origin")  # and there is no origin
+    h1.run_node(None, "--no-work", *only)
+    h2.run_node(APP, *only)
+    h3.run_node(None, "--no-work", *only)
     linked(devices, within=30 * pace(), path="webrtc")
     idle = [largest(device) for device in devices]
     most = list(idle)
