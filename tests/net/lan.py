@@ -13,7 +13,8 @@ process inside, is removed when the `with` ends::
         h2.mend()
         h2.readdress("10.77.0.9/24")              # the lease of the old address has ended
         h2.block_udp(but=(5353,))                 # "to", "from" or "both" ways; UDP except mDNS is dropped
-        h2.unblock_udp()
+        h2.block_tcp(7433)                        # nothing reaches that port of h2; connections that h2 opened stand
+        h2.unblock()
         h2.narrow(1200)                           # the path eats larger packets and tells nobody
         h2.ip("link", "set", "lo", "down")        # anything else that `ip` does inside the host
         h2.unplug(); h2.plug("10.77.0.2/24")      # takes `eth0` away, as a removed USB card; puts one in again
@@ -193,7 +194,7 @@ class Host:
 
     def block_udp(self, way: Literal["to", "from", "both"] = "both", *, but: Collection[int] = (5353,)) -> None:
         """Drops UDP to the host, from it, or both, except that to the given ports."""
-        self.unblock_udp()
+        self.unblock()
         self._tc("qdisc", "add", "dev", self._port, "clsact")
         # What comes in at the bridge's end of the cable was sent by the host.
         hooks = {"to": ["egress"], "from": ["ingress"], "both": ["ingress", "egress"]}[way]
@@ -205,8 +206,15 @@ class Host:
                 self._tc(*where, "prio", str(priority), "u32", *ports, "flowid", "1:1")
             self._tc(*where, "prio", str(first + 99), "u32", "match", match, "protocol", "17", "0xff", *self._dropping())
 
-    def unblock_udp(self) -> None:
-        """Lets UDP pass again."""
+    def block_tcp(self, port: int) -> None:
+        """Drops what is sent to a TCP port of the host."""
+        self.unblock()
+        self._tc("qdisc", "add", "dev", self._port, "clsact")
+        match = ("match", "ip", "protocol", "6", "0xff", "match", "ip", "dport", str(port), "0xffff")
+        self._tc("filter", "add", "dev", self._port, "egress", "protocol", "ip", "prio", "1", "u32", *match, *self._dropping())
+
+    def unblock(self) -> None:
+        """Lets UDP and TCP pass again."""
         with contextlib.suppress(RuntimeError):
             self._tc("qdisc", "del", "dev", self._port, "clsact")
 

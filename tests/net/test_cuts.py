@@ -156,14 +156,12 @@ def test_when_udp_stops_passing_in_mid_transfer_http_takes_over_and_webrtc_retur
         h2.host.block_udp()
         down = took(lambda: peers(h1, "link") and peers(h2, "link"), within=20 * pace(), what="the link carries the rows")
         succeeds(h1, job_id, wanted)
-        after = networking(h2)["carried"]
-        assert after["http"] > before.get("http", 0)
-        assert after["webrtc"] > before.get("webrtc", 0)
+        assert networking(h2)["carried"]["http"] > before.get("http", 0)
         echoed = h1("enqueue", "echo", "text=by link", "--wait", "--wait-timeout", "30")
         assert echoed["result"] == "by link"
         until(lambda: h1.network()["peers"][0]["why"], within=15 * pace(), what="status says why")
     finally:
-        h2.host.unblock_udp()
+        h2.host.unblock()
     up = took(lambda: peers(h1, "webrtc") and peers(h2, "webrtc"), within=75 * pace(), what="WebRTC is back")
     print(f"UDP blocked: rows by the link after {down:.1f} s; allowed again: WebRTC after {up:.1f} s")
 
@@ -177,7 +175,7 @@ def test_udp_that_passes_one_way_only_is_no_path(h1: Device, h2: Device, way: st
         until(lambda: peers(h1, "link") and peers(h2, "link"), within=25 * pace(), what="the link carries the rows")
         assert h1("enqueue", "echo", "text=half", "--wait", "--wait-timeout", "30")["result"] == "half"
     finally:
-        h2.host.unblock_udp()
+        h2.host.unblock()
     until(lambda: peers(h1, "webrtc") and peers(h2, "webrtc"), within=75 * pace(), what="WebRTC is back")
 
 

@@ -82,7 +82,7 @@ def test_blocked_udp_spares_mdns_and_tcp(pair: tuple[Host, Host], way: str) -> N
     assert not answers(h2, h1)
     assert answers(h1, h2, port=5353)
     assert answers(h1, h2, "tcp")
-    h2.unblock_udp()
+    h2.unblock()
     assert answers(h1, h2)
 
 

@@ -24,8 +24,8 @@ def test_three_devices_find_one_another_and_one_works_for_the_other(space: Space
 
 
 @pytest.mark.timeout(180)
-def test_a_large_input_is_shared_over_webrtc_without_filling_memory_and_the_output_comes_back(space: Space, tmp_path: Path) -> None:
-    h1, h2 = devices = space(2)
+def test_a_large_input_is_shared_over_webrtc_alone_without_filling_memory_and_the_output_comes_back(space: Space, tmp_path: Path) -> None:
+    h1, h2 = devices = space(2, lanes="webrtc,origin")
     h1.run_node(None, "--no-work")
     h2.run_node()
     linked(devices, within=10 * pace(), path="webrtc")
