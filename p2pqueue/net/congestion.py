@@ -90,7 +90,7 @@ class Congestion:
         """Seconds after which the last packet is sent once more, lest its loss waits for a time-out."""
         if self.smoothed is None:
             return self.rto
-        return max(2 * self.smoothed, LEAST_PROBE) + (HELD_BACK if alone else 0.0)
+        return min(max(2 * self.smoothed, LEAST_PROBE) + (HELD_BACK if alone else 0.0), self.rto)
 
     def _kept(self) -> float:
         if not self.gentle or self.smoothed is None:

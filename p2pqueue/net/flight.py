@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p2pqueue.net.congestion import Congestion
+from p2pqueue.net.congestion import LONGEST_RTO, Congestion
 from p2pqueue.net.packets import Report
 
 REORDERED = 3  # packets that may overtake one before it counts as lost
@@ -61,7 +61,8 @@ class Flight:
     def room(self) -> int:
         """Bytes that may be sent now; where nothing is under way one packet always may."""
         congestion = self.congestion
-        room = min(congestion.window, congestion.limit, self._window) - self.under_way
+        whole = self._window - congestion.payload + 1  # a peer's window is kept to the byte
+        room = min(congestion.window, congestion.limit, whole) - self.under_way
         return room if self.under_way else max(room, 1)
 
     @property
@@ -131,7 +132,7 @@ class Flight:
             return None
         patience = self.congestion.patience(alone=len(self._packets) == 1)
         if self._probed or self._tries:
-            patience = max(patience, self.congestion.rto) * 2 ** min(self._tries, 6)
+            patience = min(max(patience, self.congestion.rto) * 2**self._tries, LONGEST_RTO)
         return self._since + patience
 
     def expire(self, now: float) -> list[bytes]:

@@ -58,7 +58,7 @@ def obstacle() -> str | None:
     """Why the tuned transports can't be used here, told once to the log; None where they can."""
     why = _first_obstacle(RTCSctpTransport, RTCDtlsTransport)
     if why is not None:
-        _log.info("direct connections are slower than they could be: %s", why)
+        _log.warning("direct connections are slower than they could be: %s", why)
     return why
 
 
