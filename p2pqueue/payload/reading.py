@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Self
@@ -180,10 +181,7 @@ class Reader:
         return self._sealed
 
     def _places(self, address: bytes) -> list[Place]:
-        rows = self._catalogue.read(lambda c: c.execute(PLACES, (address,)).fetchall())
-        pieced = self._catalogue.read(lambda c: c.execute(PIECED, (address,)).fetchall())
-        places = [Place(os.fsdecode(row[0]), *row[1:]) for row in rows]
-        return places + [Place(os.fsdecode(row[0]), "", 0, *row[1:]) for row in pieced]
+        return self._catalogue.read(lambda connection: places_of(connection, address))
 
     def _read_plain(self, place: Place, out: memoryview, chunk: Chunk) -> bool:
         if place.length != chunk.plain_size or not self._read_range(place, out[: place.length]):
@@ -231,6 +229,12 @@ class Reader:
         if self._source is not None:
             self._source[1].close()
             self._source = None
+
+
+def places_of(connection: sqlite3.Connection, address: bytes) -> list[Place]:
+    """Where in plain files a chunk lies."""
+    places = [Place(os.fsdecode(row[0]), *row[1:]) for row in connection.execute(PLACES, (address,))]
+    return places + [Place(os.fsdecode(row[0]), "", 0, *row[1:]) for row in connection.execute(PIECED, (address,))]
 
 
 def _became(path: str) -> str:

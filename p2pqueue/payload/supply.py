@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import sqlite3
 import threading
 import time
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Final
 
 from p2pqueue.payload.catalogue import Catalogue
 from p2pqueue.payload.format import LARGEST_SHARD, TAG_SIZES
-from p2pqueue.payload.reading import Place, Reader, missing
+from p2pqueue.payload.reading import Place, Reader, missing, places_of
 from p2pqueue.payload.seal import address_of, seal_into
 from p2pqueue.payload.store import ShardStore
 
@@ -67,10 +68,9 @@ class Supply(Reader):
 
     def find(self, address: bytes) -> Held | None:
         """What is known of a shard, by the catalogue; None where it isn't here. Nothing is read."""
-        row = self._catalogue.read(lambda c: c.execute(_STORED, (address,)).fetchone())
-        if row is not None and 0 < row[0] <= LARGEST_SHARD:
-            return Held(address, row[0], row[1], True)
-        places = tuple(self._places(address))
+        stored, places = self._catalogue.read(lambda connection: _look_up(connection, address))
+        if stored is not None:
+            return Held(address, stored[0], stored[1], True)
         return Held(address, places[0].length + TAG_SIZES[places[0].algorithm], places=places) if places else None
 
     def file(self, held: Held) -> io.FileIO | None:
@@ -113,6 +113,13 @@ class Supply(Reader):
                     self._checks.remember(held.address, file)
             except OSError:
                 pass  # it went away meanwhile
+
+
+def _look_up(connection: sqlite3.Connection, address: bytes) -> tuple[tuple[int, bytes | None] | None, tuple[Place, ...]]:
+    row = connection.execute(_STORED, (address,)).fetchone()
+    if row is not None and 0 < row[0] <= LARGEST_SHARD:
+        return row, ()
+    return None, tuple(places_of(connection, address))
 
 
 def _marks(file: io.FileIO) -> tuple[int, int, int]:
