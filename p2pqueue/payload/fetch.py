@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,8 +28,8 @@ from p2pqueue.payload.manifest import FileManifest, FolderManifest, TreeManifest
 from p2pqueue.payload.publish import enter_folder
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import Lane, Source
-from p2pqueue.payload.transfer import Means, Progress, Running
-from p2pqueue.payload.transfers import Transfers
+from p2pqueue.payload.transfer import Holders, Means, Progress, Running, nobody
+from p2pqueue.payload.transfers import Transfer, Transfers
 
 IN_FLIGHT: Final = 32 * 1024**2  # bytes of shards that are asked for, or wait to be written, in this process
 MOST_THREADS: Final = 64  # that lanes may have at once
@@ -48,13 +49,12 @@ class Fetcher:
     """Brings files to a shelf. `sources` is asked again and again for the sources there are now.
 
     :param limits: what people set of transfers; by default nothing is limited.
-    :param holders: tells in words which devices should have the file of a capability, for the case that none is linked.
+    :param holders: tells the ids of the devices that should have the file of a capability, and what they are called.
     """
 
     def __init__(
-        self, shelf: Shelf, sources: Callable[[], Sequence[Source]], *, limits: Limits | None = None,
-        holders: Callable[[str], Sequence[str]] = lambda capability: (),
-    ) -> None:  # fmt: skip
+        self, shelf: Shelf, sources: Callable[[], Sequence[Source]], *, limits: Limits | None = None, holders: Holders = nobody
+    ) -> None:
         self._shelf = shelf
         self.limits = Limits() if limits is None else limits
         self.transfers = Transfers()
@@ -80,7 +80,10 @@ class Fetcher:
             listeners.append(on_progress)
         try:
             async with lock:  # several jobs may want one file: one fetches, and if it is stopped, the next one goes on
-                await _Fetch(self._shelf, self._means, self.transfers, received, time.monotonic()).bring(root, listeners)
+                if not await asyncio.to_thread(self._shelf.holds, root.text):
+                    fetch = _Fetch(self._shelf, self._means, self.transfers, received, time.monotonic(), root)
+                    with self.transfers.under_way(root.address, fetch.look):
+                        await fetch.bring(root, listeners)
         finally:
             if on_progress is not None:
                 listeners.remove(on_progress)
@@ -104,6 +107,14 @@ class _Fetch:
     transfers: Transfers
     received: Counter[tuple[str, Lane]]
     peers_at: float  # when a peer delivered last, or the start
+    root: Capability
+    running: Running | None = None  # where it is a single file
+
+    def look(self) -> Transfer:
+        """How it stands."""
+        if self.running is not None:
+            return self.running.look()
+        return Transfer(self.root.text, "", 0, 0, 0.0, None, (), None)
 
     async def bring(self, root: Capability, listeners: Sequence[Progress] = (), *, depth: int = 0) -> None:
         if depth > DEEPEST:
@@ -111,7 +122,7 @@ class _Fetch:
         if await asyncio.to_thread(self.shelf.holds, root.text):
             return
         with self.shelf.batch() as batch:
-            manifests = Manifests(self.means.sources, batch, self.received)
+            manifests = Manifests(self.means.sources, batch, self.received, lambda: self.means.holders(root.text))
             manifest = await manifests.read(root)
             if isinstance(manifest, FolderManifest):
                 await self._bring_all(manifest, depth + 1)
@@ -146,7 +157,10 @@ class _Fetch:
             running = Running(
                 root.text, manifest.name, manifest, manifest.size, landing, self.means, landing.touch, tell, self.peers_at
             )  # fmt: skip
-            with self.transfers.under_way(root.address, running.look):
+            if root == self.root:
+                self.running = running
+            shown = nullcontext() if root == self.root else self.transfers.under_way(root.address, running.look)
+            with shown:
                 try:
                     await running.run()
                 finally:

@@ -25,6 +25,7 @@ from p2pqueue.payload.landing import HAVE, TREE, folder_of, remove_landing
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.listing import Listings
 from p2pqueue.payload.manifest import Chunk
+from p2pqueue.payload.memory import pages
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.packing import Piece
 from p2pqueue.payload.plain import settle_since
@@ -188,5 +189,5 @@ class FolderLanding:
         """A buffer of this thread; each is used again for the next chunk."""
         kept: memoryview | None = getattr(self._plain, "buffer", None)
         if kept is None or len(kept) < size:
-            kept = self._plain.buffer = memoryview(bytearray(size))
+            kept = self._plain.buffer = pages(size)
         return kept[:size]

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from p2pqueue.errors import BadShard, PayloadUnavailable
@@ -32,10 +32,14 @@ _log = logging.getLogger(__name__)
 
 
 class Manifests:
-    """Fetches the shards of one manifest, and adds them to a batch."""
+    """Fetches the shards of one manifest, and adds them to a batch. `holders` tells who should have it, by id and name."""
 
-    def __init__(self, sources: Callable[[], Sequence[Source]], batch: Batch, received: Counter[tuple[str, Lane]]) -> None:
+    def __init__(
+        self, sources: Callable[[], Sequence[Source]], batch: Batch, received: Counter[tuple[str, Lane]],
+        holders: Callable[[], Awaitable[Sequence[tuple[str, str]]]] | None = None,
+    ) -> None:  # fmt: skip
         self._sources = sources
+        self._holders = holders
         self._batch = batch
         self._received = received
         self._refused: set[str] = set()  # names of those that sent something else
@@ -77,7 +81,7 @@ class Manifests:
                 await asyncio.to_thread(self._batch.add, shard)
                 return bytes(plain)
             if time.monotonic() >= until:
-                raise self._lacking(chunk)
+                raise await self._lacking(chunk)
             await asyncio.sleep(LOOK_EVERY)
 
     async def _ask(self, sources: Sequence[Source], chunk: Chunk, size: int) -> tuple[Source, Shard] | None:
@@ -117,9 +121,13 @@ class Manifests:
             self._refused.add(source.name)
         return None
 
-    def _lacking(self, chunk: Chunk) -> PayloadUnavailable:
+    async def _lacking(self, chunk: Chunk) -> PayloadUnavailable:
         if any(self._reasons.values()):
             return PayloadUnavailable(f"its manifest can't be had: {joined(self._reasons)} (shard {chunk.address.hex()})")
+        linked = {source.name for source in self._sources()}
+        away = [label for name, label in (await self._holders() if self._holders is not None else ()) if name not in linked]
+        if away:
+            return PayloadUnavailable(f"{only(away)} (shard {chunk.address.hex()})")
         return PayloadUnavailable(f"no device that is linked has shard {chunk.address.hex()} of its manifest, and no origin has it")
 
 
@@ -133,6 +141,11 @@ def manifest_shard(chunk: Chunk, shard: bytes) -> Shard:
 def joined(reasons: Mapping[str, str]) -> str:
     """Some reasons as one text, each once."""
     return "; ".join(sorted({words for words in reasons.values() if words})[:_TOLD])
+
+
+def only(away: Sequence[str]) -> str:
+    """Says that nobody has it but these, who are not linked."""
+    return f"only {', '.join(away[:_TOLD])} {'has' if len(away) == 1 else 'have'} it, and {'is' if len(away) == 1 else 'are'} not linked"
 
 
 def _in_turn(sources: Sequence[Source]) -> list[Source]:

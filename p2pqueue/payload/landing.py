@@ -23,6 +23,7 @@ from p2pqueue.errors import BadShard, MalformedMessage
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.manifest import Chunk, FileManifest
+from p2pqueue.payload.memory import pages
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.plain import identify, settle
 from p2pqueue.payload.publish import enter_fetched
@@ -187,7 +188,7 @@ class Landing:
         """A buffer of this thread; each is used again for the next chunk."""
         kept: memoryview | None = getattr(self._plain, "buffer", None)
         if kept is None or len(kept) < size:
-            kept = self._plain.buffer = memoryview(bytearray(size))
+            kept = self._plain.buffer = pages(size)
         return kept[:size]
 
 

@@ -7,10 +7,9 @@ shards are checked and written in a thread.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +17,7 @@ from typing import Any, Final
 from p2pqueue.errors import BadShard, P2PQueueError, PayloadUnavailable
 from p2pqueue.payload.budget import Budget
 from p2pqueue.payload.desk import Asked, Content, Desk, Place, Shift
+from p2pqueue.payload.gathering import joined, only
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
@@ -28,22 +28,26 @@ LOOK_EVERY: Final = 0.25  # seconds between two looks for sources that came or w
 PATIENCE: Final = 6.0  # seconds without any source that has a use before the fetch is given up
 TOUCH_EVERY: Final = 30.0  # seconds
 STANDS_AFTER: Final = 2.0  # seconds without a byte after which a transfer is said to stand still
-_TOLD: Final = 3  # reasons that are told when a fetch is given up
 
 Progress = Callable[[int, int], None]
-_log = logging.getLogger(__name__)
+Holders = Callable[[str], Awaitable[Sequence[tuple[str, str]]]]
+
+
+async def nobody(root: str) -> Sequence[tuple[str, str]]:
+    """Nobody is known to have a file."""
+    return ()
 
 
 @dataclass(frozen=True)
 class Means:
-    """What all transfers of a node share. `holders` tells in words which devices should have a file."""
+    """What all transfers of a node share. `holders` tells who should have a file, by id and name."""
 
     sources: Callable[[], Sequence[Source]]
     limits: Limits
     budget: Budget
     threads: Executor  # of lanes
     checking: Executor  # of what comes over lanes that have none
-    holders: Callable[[str], Sequence[str]] = lambda root: ()
+    holders: Holders = nobody
 
 
 @dataclass
@@ -75,6 +79,7 @@ class Running:
         self.speed = Speed(self.desk.verified, time.monotonic())
         self._forbidden: dict[str, str] = {}  # why something that is there may not be used, by its name
         self._present: Sequence[Source] = ()
+        self._holders: Sequence[tuple[str, str]] | None = None  # looked for when nobody has it
         self._told = -1
 
     async def run(self) -> None:
@@ -104,6 +109,8 @@ class Running:
                 self._put_to_work(group, source)
             if not self.desk.is_hopeless() or self._is_held:
                 useful_at = now
+            elif self._holders is None:
+                self._holders = await self.means.holders(self.root)
             elif now - useful_at >= PATIENCE:
                 self.desk.failure = PayloadUnavailable(self._lacking())
                 return
@@ -238,7 +245,7 @@ class Running:
             return "; ".join(sorted(set(self._forbidden.values())))
         if not self.desk.is_hopeless():
             if self.desk.reasons:
-                return _joined(self.desk.reasons)
+                return joined(self.desk.reasons)
             return "a device has it, and nothing comes from there just now"
         return self._lacking()
 
@@ -248,20 +255,16 @@ class Running:
         more = f" and {chunks.undone - 1} more" if chunks.undone > 1 else ""
         name = safe_name(self.name)
         if self._forbidden and not self._present:
-            return f"{name} is not fetched: {_joined(self._forbidden)}"
+            return f"{name} is not fetched: {joined(self._forbidden)}"
         if self.desk.reasons:
-            return f"{name} can't be had: {_joined(self.desk.reasons)} (shard {shard}{more})"
-        away = self.means.holders(self.root)
+            return f"{name} can't be had: {joined(self.desk.reasons)} (shard {shard}{more})"
+        linked = {source.name for source in self._present}
+        away = [label for device, label in self._holders or () if device not in linked]
         if away:
-            verb = "has" if len(away) == 1 else "have"
-            return f"only {', '.join(away[:_TOLD])} {verb} all of {name}, and is not linked (shard {shard}{more})"
+            return f"{name} is not all here: {only(away)} (shard {shard}{more})"
         return f"no device that is linked has all of {name}, and no origin has the rest: shard {shard}{more}"
 
     def _tell(self) -> None:
         if self.desk.verified != self._told and self.desk.verified:
             self._told = self.desk.verified
             self.on_progress(self._told, self.size)
-
-
-def _joined(reasons: Mapping[str, str]) -> str:
-    return "; ".join(sorted({words for words in reasons.values() if words})[:_TOLD])
