@@ -35,6 +35,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "retry": ("acting", "Run ended jobs again."),
         "delete": ("acting", "Delete jobs."),
     },
+    "Files": {
+        "share": ("sharing", "Share files and folders without a job."),
+        "get": ("sharing", "Get what was shared, by its manifest."),
+        "files": ("files", "List, pin, verify and evict the files of this device."),
+    },
     "Devices": {
         "invite": ("pairing", "Make a code that lets one device in."),
         "join": ("pairing", "Come into the space of the device that made a code."),

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], object]
 
 
-def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, size: None) -> None:
+def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, size: None) -> list[tuple[str, str, int]]:
     """Has the node fetch a file onto the shelf of a home; `on_progress` is told bytes done and bytes in all.
+
+    Gives source, lane and bytes of all that came.
 
     Raises `PayloadUnavailable` in words where no node runs here, or no other device has the file now.
     """
@@ -23,7 +25,7 @@ def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, s
     try:
         for event in DoorbellClient(home.socket_path).stream("fetch", capability=capability):
             if event.get("fetched"):
-                return
+                return [(str(source), str(lane), int(size)) for source, lane, size in event.get("received", ())]
             on_progress(int(event.get("done", 0)), int(event.get("size", 0)))
     except NodeNotRunning as error:
         words = "The content is on another device, and no node runs here to fetch it: start one with `p2pqueue run`"

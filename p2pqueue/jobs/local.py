@@ -21,6 +21,8 @@ LOCAL_TABLES = (
     "CREATE INDEX IF NOT EXISTS inputs_unsealed ON inputs(job_id) WHERE capability IS NULL",
     # What was shared without a job: kept until it is removed.
     "CREATE TABLE IF NOT EXISTS shared (capability TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID",
+    # What a person keeps on this device, whatever becomes of the jobs that name it.
+    "CREATE TABLE IF NOT EXISTS pins (capability TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS tasks (name TEXT PRIMARY KEY, queue TEXT NOT NULL, description TEXT NOT NULL) WITHOUT ROWID",
     # Claims that the rows of their jobs do not tell yet; see `workers/begun.py`.
     "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), claims BLOB NOT NULL)",
@@ -63,7 +65,8 @@ def live_capabilities(connection: sqlite3.Connection) -> set[str]:
         SELECT input_manifest FROM jobs WHERE input_manifest IS NOT NULL AND live = 1
         UNION SELECT output_manifest FROM runs WHERE output_manifest IS NOT NULL
         UNION SELECT capability FROM inputs WHERE capability IS NOT NULL
-        UNION SELECT capability FROM shared"""
+        UNION SELECT capability FROM shared
+        UNION SELECT capability FROM pins"""
     return {capability for (capability,) in connection.execute(query)}
 
 

@@ -75,11 +75,11 @@ class _Outputs:
 
 
 def open_file(shelf: Shelf, capability: str) -> File:
-    """The file of a manifest that this device holds."""
+    """The file, or the folder, of a manifest that this device holds."""
     from p2pqueue.payload.file import File
 
-    manifest = shelf.describe(capability)
-    return File.granted(None, capability, name=manifest.name, size=manifest.size, shelf=shelf)
+    stored = shelf.identify(capability)
+    return File.granted(None, capability, name=stored.name, size=stored.size, shelf=shelf)
 
 
 def _count_files(value: Any) -> int:

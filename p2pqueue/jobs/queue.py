@@ -205,9 +205,10 @@ class Queue:
     # -- files and nodes --------------------------------------------------------------------------------------
 
     def share(self, path: str | os.PathLike[str], *, copy: bool | None = None, name: str | None = None) -> File:
-        """Takes in a file without a job; its `.manifest` is what other devices of the space open it by.
+        """Takes in a file or a folder without a job; its `.manifest` is what other devices of the space open it by.
 
-        A file below 64 MiB, or any with `copy=True`, is kept sealed; a larger one is served from where it lies.
+        What has less than 64 MiB, or anything with `copy=True`, is kept sealed; what is larger is served from where it lies,
+        and must stay as it is. A folder's content is had by `.save`, or as a folder by `.path`.
         """
         from p2pqueue.jobs.local import remember_shared
         from p2pqueue.jobs.outcome import open_file

@@ -28,7 +28,7 @@ class Answers:
     @property
     def requests(self) -> dict[str, Request]:
         """What has one answer."""
-        asked = (self.status, self.devices, self.offline, self.online, self.describe)
+        asked = (self.status, self.devices, self.offline, self.online, self.describe, self.transfers)
         return {each.__name__: each for each in asked}
 
     @property
@@ -82,6 +82,10 @@ class Answers:
         if isinstance(manifest, FolderManifest):
             return {"files": [[entry.name, entry.capability.text, entry.size] for entry in manifest.entries], "folder": True}
         return {"files": [[manifest.name, capability, manifest.size]], "folder": False}
+
+    async def transfers(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The files that are on their way to this device."""
+        return {"transfers": [each.plain() for each in self._node.network.transfers()]}
 
     async def fetch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Brings a file here: how far it is, and at the end from whom and by which lanes it came."""

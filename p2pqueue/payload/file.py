@@ -156,11 +156,11 @@ class File:
         """
         from p2pqueue.payload import saving
 
+        if self._capability is not None:
+            return self._opened_shelf().fetch_to(self._capability, path)
         target = saving.target_of(path, self.name)
-        if self._capability is None:
-            saving.save(self._plain_pieces(), target, content=None)
-            return target
-        return self._opened_shelf().fetch_to(self._capability, target)
+        saving.save(self._plain_pieces(), target, content=None)
+        return target
 
     def __repr__(self) -> str:
         from p2pqueue.payload.names import safe_name
@@ -187,8 +187,8 @@ class File:
         return found is not None and self._size in (None, found.size)
 
     def _described(self) -> tuple[str, int]:
-        manifest = self._opened_shelf().describe(self._capability or "")
-        return manifest.name, manifest.size
+        stored = self._opened_shelf().identify(self._capability or "")
+        return stored.name, stored.size
 
     def _unpack(self, shelf: Shelf) -> Path:
         import shutil

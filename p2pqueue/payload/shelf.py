@@ -15,7 +15,7 @@ from typing import Final
 
 from p2pqueue.errors import DiskFull, MalformedMessage, MisuseError, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import exporting, holdings, outputs, saving
+from p2pqueue.payload import exporting, handing, holdings, inventory, outputs, saving
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.catalogue import Catalogue
@@ -23,6 +23,7 @@ from p2pqueue.payload.folder_landing import FolderLanding
 from p2pqueue.payload.folders import Folders
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
+from p2pqueue.payload.inventory import Damage, Held
 from p2pqueue.payload.landing import IDLE_AFTER, Landing, allocated, sweep_landings
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, TreeManifest
@@ -182,6 +183,12 @@ class Shelf:
             saving.save(pieces, target, content=manifest.content, mode=0o600 if private else 0o666)
         return target
 
+    def hand_over(self, capability: str, path: str | os.PathLike[str]) -> Path | None:
+        """Moves what was fetched into this home to where `fetch_to` would write it; None where it isn't in the home, or can't be moved."""
+        stored = self.identify(capability)
+        target = saving.folder_of(path, stored.name) if stored.kind == "folder" else saving.target_of(path, stored.name)
+        return target if handing.hand_over(self._catalogue, parse_capability(capability), target) else None
+
     def addresses(self, capability: str) -> list[bytes]:
         """The shards of a file, its manifest's first shard the last. Raises `PayloadUnavailable` where its manifest isn't here."""
         with self._reader() as reader:
@@ -235,6 +242,19 @@ class Shelf:
         from elsewhere: a text that is no capability names nothing here and is passed over.
         """
         return sweep(self._catalogue, self._store, self._outputs, _addresses(live)) + self.sweep_landings()
+
+    def inventory(self) -> list[Held]:
+        """All files and folders of which this device knows, the oldest first."""
+        return inventory.inventory(self._catalogue)
+
+    def check(self, held: Held, on_bytes: Callable[[int], object] = lambda size: None) -> Damage | None:
+        """Reads all that lies here of a file, and says what is wrong with it; `on_bytes` is told the bytes read."""
+        with self._reader() as reader:
+            return inventory.check(self._catalogue, self._store, reader, held, on_bytes)
+
+    def drop_damaged(self, capability: str) -> None:
+        """Removes a damaged plain copy in this home, so that a sound one is fetched."""
+        inventory.drop_damaged(self._catalogue, parse_capability(capability))
 
     def verify(self) -> list[bytes]:
         """Reads every stored shard, drops those that are damaged, and gives their addresses."""

@@ -141,6 +141,11 @@ def _remove_output(path: Path) -> int:
     return size
 
 
+def remove_path(path: str) -> int:
+    """Removes a plain file or folder of this home, with the folder of its own in which it lies; tells the bytes freed."""
+    return _remove_tree(Path(path).parent)
+
+
 def _remove_tree(folder: Path) -> int:
     freed = 0
     for path, folders, files in os.walk(folder, topdown=False):

@@ -23,7 +23,8 @@ from p2pqueue.peers.parts import Parts
 if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
     from p2pqueue.payload.fetch import Fetched
-    from p2pqueue.payload.manifest import FileManifest, FolderManifest
+    from p2pqueue.payload.manifest import FileManifest, FolderManifest, TreeManifest
+    from p2pqueue.payload.transfers import Transfer
     from p2pqueue.peers.links import Links
     from p2pqueue.workers.foretold import Told
 
@@ -98,11 +99,15 @@ class Network:
             raise PayloadUnavailable("the content is on another device, and this one is linked to none")
         return await self._links.fetcher.fetch(capability, on_progress=on_progress)
 
-    async def describe(self, capability: str) -> FileManifest | FolderManifest:
+    async def describe(self, capability: str) -> FileManifest | FolderManifest | TreeManifest:
         """What the manifest of a file that is elsewhere tells. Raises as `fetch` does."""
         if self._links is None:
             raise PayloadUnavailable("the content is on another device, and this one is linked to none")
         return await self._links.fetcher.describe(capability)
+
+    def transfers(self) -> tuple[Transfer, ...]:
+        """The files that are on their way to this device."""
+        return self._links.fetcher.transfers.now() if self._links is not None else ()
 
     async def invite(self, fields: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Tells what becomes of a code, as `Invitations.asked` does; networking begins for it if need be."""

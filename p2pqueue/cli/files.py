@@ -1,0 +1,250 @@
+"""Which files are on this device, what is under way, what is damaged, and what may go?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from p2pqueue.cli import edge, quantities
+from p2pqueue.cli.group import Group
+from p2pqueue.cli.held import Known, document_of, find_file, known_files, table_of, why_kept
+from p2pqueue.cli.invocation import Invocation, pass_invocation
+from p2pqueue.cli.meter import Meter
+from p2pqueue.cli.opening import check_initialised, node_pid, open_shelf, writing
+from p2pqueue.cli.output import plain
+
+if TYPE_CHECKING:
+    from p2pqueue.payload.inventory import Held
+    from p2pqueue.payload.shelf import Shelf
+
+
+@click.group(
+    "files",
+    cls=Group,
+    invoke_without_command=True,
+    help="List the files of this device and the transfers that are under way; pin, verify and evict files.",
+    examples="""
+    p2pqueue files
+    p2pqueue files --json | jq '.transfers[].why'
+    p2pqueue files pin drawings
+    p2pqueue files verify --refetch
+    p2pqueue files evict --to 2GiB
+    """,
+)
+@click.pass_context
+def files_command(context: click.Context) -> None:
+    """Lists the files, where no command below was named."""
+    if context.invoked_subcommand is not None:
+        return
+    invocation = context.find_object(Invocation) or Invocation()
+    check_initialised(invocation.home)
+    with closing(open_shelf(invocation.home, fetches=False)) as shelf:
+        known, usage = known_files(invocation, shelf), shelf.usage()
+    transfers = _transfers(invocation)
+    took = {"stored": usage.stored, "quota": usage.quota, "plain": usage.outputs, "referenced": usage.referenced}
+    document = {"schema": 1, "files": [document_of(each) for each in known], "transfers": transfers, "usage": took}
+    invocation.result(document, lambda: [*table_of(known), *_transfer_lines(transfers)])
+    if not invocation.json:
+        room = f"{quantities.bytes_text(usage.stored)} of {quantities.bytes_text(usage.quota)} sealed in the home"
+        plain_part = f", {quantities.bytes_text(usage.outputs)} plain in it" if usage.outputs else ""
+        where = f", {quantities.bytes_text(usage.referenced)} served from where they lie" if usage.referenced else ""
+        invocation.say(f"{room}{plain_part}{where}")
+
+
+@files_command.command(
+    "pin", help="Keep files on this device, whatever becomes of the jobs that name them.", examples="p2pqueue files pin drawings"
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@pass_invocation
+def pin_command(invocation: Invocation, files: tuple[str, ...]) -> None:
+    """Pins files."""
+    _set_pins(invocation, files, pinned=True)
+
+
+@files_command.command(
+    "unpin",
+    help="Let pinned files go again when nothing needs them.",
+    examples="""
+    p2pqueue files unpin drawings
+    """,
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@pass_invocation
+def unpin_command(invocation: Invocation, files: tuple[str, ...]) -> None:
+    """Takes pins back."""
+    _set_pins(invocation, files, pinned=False)
+
+
+@files_command.command(
+    "verify",
+    help="""Read all files of this device, or some, and check each against its hash. Exits 1 where one is damaged.
+
+    Damaged shards are dropped, so that they are never given to anybody. --refetch gets sound ones from other devices.
+    """,
+    examples="""
+    p2pqueue files verify
+    p2pqueue files verify drawings --refetch
+    """,
+)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--refetch", is_flag=True, help="Fetch what is damaged from other devices.")
+@pass_invocation
+def verify_command(invocation: Invocation, files: tuple[str, ...], refetch: bool) -> int:
+    """Checks files."""
+    check_initialised(invocation.home)
+    with closing(open_shelf(invocation.home, fetches=False)) as shelf:
+        known = known_files(invocation, shelf)
+        chosen = [find_file(known, text) for text in files] if files else known
+        damaged = _check(invocation, shelf, [each.held for each in chosen])
+        documents = [{**_mend(invocation, shelf, each.held, refetch), "why": each.why} for each in damaged]
+    left = sum(not each["mended"] for each in documents)
+
+    def lines() -> list[str]:
+        words = [f"{plain(each['name'])}: {plain(each['why'])}{'; fetched again' if each['mended'] else ''}" for each in documents]
+        return [*words, f"{quantities.counted(len(chosen), 'file')} checked, {len(documents)} damaged"]
+
+    invocation.result({"schema": 1, "checked": len(chosen), "damaged": documents}, lines)
+    if left and not refetch:
+        invocation.say("`p2pqueue files verify --refetch` gets sound copies from other devices; what changed can be shared again")
+    return edge.ERROR if left else edge.DONE
+
+
+@files_command.command(
+    "evict",
+    help="""Make room: remove files of this device, or the oldest ones down to a size. Other devices keep theirs.
+
+    What is pinned stays. What was made or shared here, and lies nowhere else that is known of, stays unless --force says
+    otherwise; so does what a job needs that has not ended. Originals outside the home are never touched.
+    """,
+    examples="""
+    p2pqueue files evict drawings
+    p2pqueue files evict --to 2GiB
+    """,
+)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--to", type=quantities.size, metavar="SIZE", help="Remove the oldest until the files in the home take no more than that.")
+@click.option("--force", is_flag=True, help="Remove pinned files too, and only copies.")
+@pass_invocation
+def evict_command(invocation: Invocation, files: tuple[str, ...], to: int | None, force: bool) -> int:
+    """Removes files."""
+    if bool(files) == (to is not None):
+        raise click.UsageError("name the files, or a size with --to.")
+    check_initialised(invocation.home)
+    with closing(open_shelf(invocation.home, fetches=False)) as shelf:
+        known = known_files(invocation, shelf)
+        chosen = [find_file(known, text) for text in files] if files else [each for each in known if each.held.takes]
+        removed, kept, freed = _evict(invocation, shelf, chosen, to, force)
+    document = {"schema": 1, "freed": freed, "evicted": [each.held.capability for each in removed]}
+    document["kept"] = [{"manifest": each.held.capability, "name": each.held.name, "why": why} for each, why in kept]
+    invocation.result(document, lambda: [f"freed {quantities.bytes_text(freed)}: {quantities.counted(len(removed), 'file')} evicted"])
+    if files or to is None or _takes(known, removed) > to:
+        for each, why in kept:
+            invocation.warn(f"{plain(each.held.name)} stays: {plain(why)}")
+    return edge.ERROR if (kept and files) or (to is not None and _takes(known, removed) > to) else edge.DONE
+
+
+def _transfers(invocation: Invocation) -> list[dict[str, Any]]:
+    from p2pqueue.errors import P2PQueueError
+    from p2pqueue.replica.doorbell import DoorbellClient
+
+    if node_pid(invocation.home) is None:
+        return []
+    try:
+        told = DoorbellClient(invocation.home.socket_path).request("transfers")
+    except P2PQueueError:
+        return []
+    return [_transfer_document(each) for each in told.get("transfers", ())]
+
+
+def _transfer_document(told: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("name", "lane", "bytes", "rate", "state")
+    return {**told, "sources": [dict(zip(names, each, strict=True)) for each in told["sources"]]}
+
+
+def _transfer_lines(transfers: list[dict[str, Any]]) -> list[str]:
+    from p2pqueue.cli.carrying import transfer_line
+
+    return [transfer_line(each) for each in transfers]
+
+
+def _set_pins(invocation: Invocation, files: tuple[str, ...], *, pinned: bool) -> None:
+    from p2pqueue.jobs import filed
+
+    check_initialised(invocation.home)
+    with closing(open_shelf(invocation.home, fetches=False)) as shelf:
+        known = known_files(invocation, shelf)
+    chosen = [find_file(known, text).held for text in files]
+    capabilities = [each.capability for each in chosen]
+    with writing(invocation.home) as replica:
+        if pinned:
+            replica.write(lambda writer: filed.pin(writer.connection, capabilities, writer.now))
+        else:
+            replica.write(lambda writer: filed.unpin(writer.connection, capabilities))
+    done = "pinned" if pinned else "unpinned"
+    invocation.result({"schema": 1, done: capabilities}, lambda: [f"{done} {plain(each.name)}" for each in chosen])
+
+
+def _check(invocation: Invocation, shelf: Shelf, chosen: list[Held]) -> list[Any]:
+    done, whole = [0], sum(each.size for each in chosen)
+    damaged = []
+    with Meter(invocation, "checking") as meter:
+
+        def count(size: int) -> None:
+            done[0] += size
+            meter(min(done[0], whole), whole)
+
+        for each in chosen:
+            damage = shelf.check(each, count)
+            if damage is not None:
+                damaged.append(damage)
+    return damaged
+
+
+def _mend(invocation: Invocation, shelf: Shelf, held: Held, refetch: bool) -> dict[str, Any]:
+    from p2pqueue.errors import P2PQueueError
+    from p2pqueue.jobs.bringing import bring
+
+    document = {"manifest": held.capability, "name": held.name, "where": held.where, "mended": False}
+    shelf.drop_damaged(held.capability)
+    if refetch:
+        try:
+            with Meter(invocation, f"fetching {plain(held.name)}") as meter:
+                bring(invocation.home, held.capability, on_progress=meter)
+            document["mended"] = shelf.holds(held.capability)
+        except P2PQueueError as error:
+            invocation.warn(f"{plain(held.name)} can't be fetched: {plain(error)}")
+    return document
+
+
+def _evict(
+    invocation: Invocation, shelf: Shelf, chosen: list[Known], to: int | None, force: bool
+) -> tuple[list[Known], list[tuple[Known, str]], int]:  # fmt: skip
+    from p2pqueue.jobs import filed
+
+    removed: list[Known] = []
+    kept: list[tuple[Known, str]] = []
+    freed, left = 0, sum(each.held.takes for each in chosen)
+    for each in sorted(chosen, key=lambda known: known.held.since):
+        if to is not None and left <= to:
+            break
+        why = None if force else why_kept(each)
+        if why is None and each.held.listed:
+            why = "it is one of several that were shared, or are named by a job, together; evict those"
+        if why is not None:
+            kept.append((each, why))
+            continue
+        capability = each.held.capability
+        with writing(invocation.home) as replica:
+            replica.write(lambda writer, gone=capability: filed.forget(writer.connection, gone))  # type: ignore[misc]
+        freed += shelf.remove(capability)
+        left -= each.held.takes
+        removed.append(each)
+    return removed, kept, freed
+
+
+def _takes(known: list[Known], removed: list[Known]) -> int:
+    gone = {each.held.capability for each in removed}
+    return sum(each.held.takes for each in known if each.held.capability not in gone)
