@@ -51,7 +51,7 @@ class BulkChannel:
         self._idle = idle
         self._loop = asyncio.get_running_loop()
         self._accounts = Accounts(Outgoing(WINDOW, stall_after=stall_after), Incoming(WINDOW), connection, tell=self._tell)
-        self._frames: deque[bytes] = deque()
+        self._frames: deque[memoryview] = deque()
         self._news = asyncio.Event()  # a frame, credit, or the end
         self._sending = asyncio.Lock()
         self._reason: str | None = None
@@ -77,23 +77,24 @@ class BulkChannel:
         """Bytes that wait here to be sent."""
         return self._connection.buffered
 
-    async def send(self, frame: bytes) -> None:
-        """Sends a frame once there is credit and room for it; raises `ChannelClosed`."""
-        if not 0 < len(frame) <= FRAME_LIMIT:
-            raise ArgumentError(f"a frame of {len(frame)} bytes where 1 to {FRAME_LIMIT} are meant")
+    async def send(self, *parts: bytes | memoryview) -> None:
+        """Sends a frame of these parts once there is credit and room for it; raises `ChannelClosed`."""
+        size = sum(map(len, parts))
+        if not 0 < size <= FRAME_LIMIT:
+            raise ArgumentError(f"a frame of {size} bytes where 1 to {FRAME_LIMIT} are meant")
         async with self._sending:  # in the order in which they are asked for
-            while self.open and self._accounts.outgoing.credit < len(frame):
+            while self.open and self._accounts.outgoing.credit < size:
                 await self._next_news()
-            room = self._connection.high_water - len(frame)
+            room = self._connection.high_water - size
             if self.open and self.buffered > room:
                 await self._connection.drained(max(0, room))
             if not self.open:
                 raise ChannelClosed(self._reason or "the channel is closed")
-            self._connection.send(_DATA + frame)
-            self._accounts.sent(len(frame))
+            self._connection.send(b"".join((_DATA, *parts)))
+            self._accounts.sent(size)
             self._active_at = self._loop.time()
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> memoryview:
         """The next frame; raises `ChannelClosed` when none is left and none will come."""
         while not self._frames:
             if self._reason is not None:
@@ -130,12 +131,12 @@ class BulkChannel:
             self._connection.lose(f"the other device sent {error}")
 
     def _take(self, message: bytes) -> None:
-        kind, frame = message[:1], message[1:]
+        kind, frame = message[:1], memoryview(message)[1:]
         if kind == _DATA and 0 < len(frame) <= FRAME_LIMIT:
             self._accounts.arrived(len(frame))
             self._frames.append(frame)
         elif kind == _TOTALS:
-            self._accounts.told(frame)
+            self._accounts.told(bytes(frame))
         else:
             raise MalformedMessage("a frame of an unknown kind or size")
         self._news.set()

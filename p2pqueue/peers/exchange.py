@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from p2pqueue.errors import BadShard, ChannelClosed, InputChanged, P2PQueueError, PayloadUnavailable
 from p2pqueue.payload.format import ADDRESS_SIZE, LARGEST_SHARD
-from p2pqueue.payload.source import ShardMissing, SourceFailed
+from p2pqueue.payload.source import Request, ShardMissing, SourceFailed
 from p2pqueue.wire import FRAME_LIMIT
 
 if TYPE_CHECKING:
@@ -46,19 +46,20 @@ class Channel(Protocol):
 
     @property
     def open(self) -> bool: ...  # noqa: D102
-    async def send(self, frame: bytes) -> None: ...  # noqa: D102
-    async def receive(self) -> bytes: ...  # noqa: D102
+    async def send(self, *parts: bytes | memoryview) -> None: ...  # noqa: D102
+    async def receive(self) -> bytes | memoryview: ...  # noqa: D102
     def grant(self, size: int) -> None: ...  # noqa: D102
     async def close(self) -> None: ...  # noqa: D102
 
 
 @dataclass
 class _Coming:
-    """A shard that was asked for."""
+    """A shard that was asked for. `room` gives the buffer for a size that was announced, or raises `BadShard`."""
 
-    limit: int
-    done: asyncio.Future[bytes]
-    body: bytearray | None = None
+    room: Callable[[int], memoryview]
+    done: asyncio.Future[None]
+    advance: Callable[[int], object] = lambda size: None
+    body: memoryview | None = None
     received: int = 0
 
     def fail(self, error: Exception) -> None:
@@ -83,17 +84,36 @@ class Exchange:
     _ready: asyncio.Queue[tuple[int, Awaitable[bytes], int]] = field(default_factory=lambda: asyncio.Queue(AHEAD))
 
     async def shard(self, address: bytes, size: int) -> bytes:
-        """A shard of at most `size` bytes, unchecked. Raises `ShardMissing` and `SourceFailed`."""
+        """A shard of at most `size` bytes, unchecked. Raises `ShardMissing`, `SourceFailed` and `BadShard`."""
+        body = bytearray()
+
+        def room(announced: int) -> memoryview:
+            nonlocal body
+            if not 0 < announced <= size:
+                raise BadShard(f"a shard of {announced} bytes where one of {size} at most was to be")
+            body = bytearray(announced)
+            return memoryview(body)
+
+        await self._get(address, size, _Coming(room, asyncio.get_running_loop().create_future()))
+        return bytes(body)
+
+    async def deliver(self, request: Request) -> int:
+        """Fills the buffer of a request, and tells its size. Raises as `shard` does."""
+        coming = _Coming(request.room, asyncio.get_running_loop().create_future(), request.advance)
+        await self._get(request.address, request.size, coming)
+        return coming.received
+
+    async def _get(self, address: bytes, size: int, coming: _Coming) -> None:
         self._last = number = (self._last + 1) & 0xFFFFFFFF
-        coming = self._coming[number] = _Coming(size, asyncio.get_running_loop().create_future())
+        self._coming[number] = coming
         try:
-            await self.channel.send(_HEAD.pack(_ASKED, number) + _ASK.pack(address, size))
-            return await coming.done
+            await self.channel.send(_HEAD.pack(_ASKED, number), _ASK.pack(address, size))
+            await coming.done
         except ChannelClosed as error:
             raise SourceFailed(str(error)) from error
         finally:
             coming.done.cancel()
-            del self._coming[number]
+            del self._coming[number]  # what comes late has no buffer any more
 
     async def run(self) -> None:
         """Carries both directions until the channel ends. A peer that breaks the protocol ends it."""
@@ -121,7 +141,7 @@ class Exchange:
                 return
             self.channel.grant(len(frame))
 
-    def _take(self, frame: bytes) -> bool:
+    def _take(self, frame: bytes | memoryview) -> bool:
         if len(frame) < _HEAD.size:
             return False
         kind, number = _HEAD.unpack_from(frame)
@@ -135,11 +155,10 @@ class Exchange:
         if coming is None or coming.done.done():
             return True  # it is not wanted any more
         if kind == _BEGIN and len(rest) == _SIZE.size:
-            (size,) = _SIZE.unpack(rest)
-            if not 0 < size <= coming.limit:
-                coming.fail(BadShard(f"a shard of {size} bytes where one of {coming.limit} at most was to be"))
-                return True
-            coming.body = bytearray(size)
+            try:
+                coming.body = coming.room(*_SIZE.unpack(rest))
+            except BadShard as error:
+                coming.fail(error)
         elif kind == _DATA:
             return self._add(coming, rest)
         elif kind == _MISSING:
@@ -153,9 +172,10 @@ class Exchange:
             return False
         coming.body[coming.received : coming.received + len(piece)] = piece
         coming.received += len(piece)
+        coming.advance(len(piece))
         if coming.received == len(coming.body):
             self.received += coming.received
-            coming.done.set_result(bytes(coming.body))
+            coming.done.set_result(None)
         return True
 
     async def _prepare(self) -> None:
@@ -191,15 +211,15 @@ class Exchange:
         if len(shard) > limit:
             await self._tell(_MISSING, number)
             return
-        await self.channel.send(_HEAD.pack(_BEGIN, number) + _SIZE.pack(len(shard)))
-        head = _HEAD.pack(_DATA, number)
+        await self.channel.send(_HEAD.pack(_BEGIN, number), _SIZE.pack(len(shard)))
+        head, body = _HEAD.pack(_DATA, number), memoryview(shard)
         for start in range(0, len(shard), _PIECE):
-            await self.channel.send(head + shard[start : start + _PIECE])
+            await self.channel.send(head, body[start : start + _PIECE])
         self.sent += len(shard)
 
     async def _tell(self, kind: int, number: int, rest: bytes = b"") -> None:
         try:
-            await self.channel.send(_HEAD.pack(kind, number) + rest)
+            await self.channel.send(_HEAD.pack(kind, number), rest)
         except ChannelClosed:
             pass  # `_receive` ends it
 

@@ -21,7 +21,7 @@ import aiohttp
 
 from p2pqueue.errors import NoBulk, PeerGone, told
 from p2pqueue.payload.http_line import Place
-from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed, Work
+from p2pqueue.payload.source import Lane, Request, ShardMissing, Source, SourceFailed, Work
 from p2pqueue.peers.exchange import Channel, Exchange
 from p2pqueue.peers.inlet import TicketRefused
 from p2pqueue.peers.lines import Lines
@@ -227,6 +227,11 @@ class _Bulk:
     @property
     def name(self) -> str:
         return self.linked.peer.device_id
+
+    async def deliver(self, request: Request) -> None:
+        """Fills the buffer of the request (`source.Delivering`)."""
+        exchange = await self.sources.exchange_with(self.linked)
+        self.sources.came("webrtc", await exchange.deliver(request))
 
     async def shard(self, address: bytes, size: int) -> bytes:
         exchange = await self.sources.exchange_with(self.linked)

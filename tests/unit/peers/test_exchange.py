@@ -13,6 +13,15 @@ import pytest
 from p2pqueue.errors import BadShard, ChannelClosed, InputChanged, PayloadUnavailable, WorldError
 from p2pqueue.payload.source import ShardMissing, SourceFailed
 from p2pqueue.peers.exchange import MOST_ASKED, Exchange
+from tests.unit.peers.served import Asked
+
+
+class Small(Asked):
+    """A request that takes less than it says."""
+
+    def room(self, size: int) -> memoryview:
+        raise BadShard(f"{size} bytes are too many")
+
 
 LARGE = os.urandom(3_000_001)
 SHARDS = {bytes([number]) * 32: os.urandom(1 + number * 40_000) for number in range(30)} | {b"L" * 32: LARGE}
@@ -28,7 +37,8 @@ class Channel:
         self.owed = self.most_owed = 0
         self.frames_left = 1_000_000  # until it is cut
 
-    async def send(self, frame: bytes) -> None:
+    async def send(self, *parts: bytes | memoryview) -> None:
+        frame = b"".join(parts)
         self.frames_left -= 1
         if self.frames_left < 0:
             await self.close()
@@ -110,6 +120,16 @@ async def test_a_shard_that_is_larger_than_asked_for_is_not_sent() -> None:
     async with joined() as (here, _):
         with pytest.raises(ShardMissing):
             await here.shard(b"L" * 32, 1000)
+
+
+async def test_a_shard_comes_straight_into_the_buffer_of_who_asked() -> None:
+    async with joined() as (here, _):
+        asks = [Asked(address, 8 << 20) for address in SHARDS]
+        sizes = await asyncio.gather(*(here.deliver(asked) for asked in asks))
+        assert [bytes(asked.came) for asked in asks] == list(SHARDS.values())
+        assert sizes == [asked.advanced for asked in asks] == [len(shard) for shard in SHARDS.values()]
+        with pytest.raises(BadShard):
+            await here.deliver(Small(b"\1" * 32, 1 << 20))
 
 
 async def test_a_cut_in_the_middle_fails_what_was_asked() -> None:
