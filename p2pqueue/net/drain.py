@@ -15,6 +15,7 @@ from typing import Any
 from p2pqueue.net.burst import Burst, gather, parted, second_socket
 
 DRAINED = 8  # datagrams a wake-up: 16 are no faster with the stock SCTP transport, 64 make signals wait 10 ms
+GATHERED = 32  # datagrams a wake-up where they come together and the tuned transport takes them: a fifth less work than 8
 LONGEST = 65535  # bytes that come at once: one datagram, or several in one buffer
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,9 @@ class Drain(asyncio.DatagramProtocol):
 
     def gather(self) -> None:
         """From now on, all that comes is STUN and DTLS 1.2, and may come in one buffer."""
-        self._parts = self._parts or gather(self._socket)
+        if self._socket is not None:
+            self._limit = max(self._limit, GATHERED)
+            self._parts = self._parts or gather(self._socket)
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         """Takes this datagram and those behind it."""

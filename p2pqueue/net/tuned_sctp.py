@@ -16,7 +16,7 @@ from p2pqueue.errors import MalformedMessage
 from p2pqueue.net.congestion import Congestion
 from p2pqueue.net.flight import Flight
 from p2pqueue.net.ortc import RTCDataChannel
-from p2pqueue.net.packets import FIRST, HEARTBEAT_ACK, LAST, Writer, is_intact, read, read_alone, tag_of
+from p2pqueue.net.packets import FIRST, HEAD, HEARTBEAT_ACK, LAST, Writer, is_intact, read, read_alone, tag_of
 from p2pqueue.net.reassembly import Inbound
 from p2pqueue.net.sounding import WIDE_PAYLOAD, Sounding
 from p2pqueue.net.transports import HELD_LIMIT, PACKET, TOGETHER, SctpTransport
@@ -51,6 +51,7 @@ class TunedSctp(SctpTransport):
         self._flight: Flight | None = None
         self._inbound: Inbound | None = None
         self._writer: Writer | None = None
+        self._known_head = self._local_verification_tag.to_bytes(4, "big") + bytes(4)  # of a packet without a checksum
         self._place = 0  # in the message that is being sent
         self._arrivals = 0  # packets of data since the last acknowledgement
         self._heard = False  # whether an acknowledgement came
@@ -122,7 +123,7 @@ class TunedSctp(SctpTransport):
 
     def _take(self, packet: bytes) -> None:
         inbound = self._inbound
-        if inbound is None or not self._is_ours(packet):
+        if inbound is None or (packet[4:HEAD] != self._known_head and not self._is_ours(packet)):
             _finish(super()._handle_data(packet))
             return
         fragment = read_alone(packet)
@@ -144,6 +145,7 @@ class TunedSctp(SctpTransport):
                 self._note(self._flight.acknowledge(chunk, self._turns.time()))
 
     def _is_ours(self, packet: bytes) -> bool:
+        """Whether the tag is ours and the checksum, if there is one, is right."""
         return tag_of(packet) == self._local_verification_tag and is_intact(packet, unchecked=True)
 
     async def _receive_data_chunk(self, chunk: Any) -> None:
