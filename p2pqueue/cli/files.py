@@ -103,7 +103,7 @@ def verify_command(invocation: Invocation, files: tuple[str, ...], refetch: bool
     left = sum(not each["mended"] for each in documents)
 
     def lines() -> list[str]:
-        words = [f"{plain(each['name'])}: {plain(each['why'])}{'; fetched again' if each['mended'] else ''}" for each in documents]
+        words = [f"{plain(each['name'])}: {plain(each['why'])}{'; mended' if each['mended'] else ''}" for each in documents]
         return [*words, f"{quantities.counted(len(chosen), 'file')} checked, {len(documents)} damaged"]
 
     invocation.result({"schema": 1, "checked": len(chosen), "damaged": documents}, lines)
@@ -135,7 +135,7 @@ def evict_command(invocation: Invocation, files: tuple[str, ...], to: int | None
     check_initialised(invocation.home)
     with closing(open_shelf(invocation.home, fetches=False)) as shelf:
         known = known_files(invocation, shelf)
-        chosen = [find_file(known, text) for text in files] if files else [each for each in known if each.held.takes]
+        chosen = [find_file(known, text) for text in files] if files else [each for each in known if each.held.is_own]
         removed, kept, freed = _evict(invocation, shelf, chosen, to, force)
     document = {"schema": 1, "freed": freed, "evicted": [each.held.capability for each in removed]}
     document["kept"] = [{"manifest": each.held.capability, "name": each.held.name, "why": why} for each, why in kept]
@@ -209,7 +209,8 @@ def _mend(invocation: Invocation, shelf: Shelf, held: Held, refetch: bool) -> di
 
     document = {"manifest": held.capability, "name": held.name, "where": held.where, "mended": False}
     shelf.drop_damaged(held.capability)
-    if refetch:
+    document["mended"] = shelf.holds(held.capability)  # a sealed copy was damaged, and the original is as it was
+    if refetch and not document["mended"]:
         try:
             with Meter(invocation, f"fetching {plain(held.name)}") as meter:
                 bring(invocation.home, held.capability, on_progress=meter)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     examples="""
     p2pqueue share clip.mov
     p2pqueue share drawings/ notes.txt
-    p2pqueue share --copy drawings/ && rm -r drawings/
+    p2pqueue share --copy drawings/
     """,
 )
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(readable=False))
 @click.option("--copy", is_flag=True, help="Keep a sealed copy, whatever the size: the original may go away.")
 @pass_invocation
 def share_command(invocation: Invocation, paths: tuple[str, ...], copy: bool) -> None:

@@ -29,7 +29,7 @@ from p2pqueue.payload.memory import pages
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.packing import Piece
 from p2pqueue.payload.plain import settle_since
-from p2pqueue.payload.publish import add_file, add_uses
+from p2pqueue.payload.publish import add_file, add_uses, go_on_plain
 from p2pqueue.payload.record import Record
 from p2pqueue.payload.saving import open_up
 from p2pqueue.payload.scan import Scan, local_name, marks_of, scan
@@ -153,6 +153,7 @@ class FolderLanding:
             number = enter_folder_at(connection, found.base, digest, listings, pieces, owned=True)
             add_file(connection, root, layout.name, layout.content_size, folder=number, kind="folder", fetched=True)
             add_uses(connection, root, batch.addresses)
+            go_on_plain(connection, root)
 
         batch.end(enter, keep=root.address)
 

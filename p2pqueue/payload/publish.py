@@ -27,6 +27,7 @@ ON CONFLICT (address) DO UPDATE SET
     source = coalesce(excluded.source, source), copied = max(excluded.copied, copied), folder = coalesce(excluded.folder, folder),
     fetched = min(excluded.fetched, fetched), since = excluded.since
 """
+UNUSE_MISSING = "DELETE FROM uses WHERE root = ? AND address NOT IN (SELECT address FROM stored)"
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,19 @@ def enter_fetched(
     number = _add_source(connection, source, manifest, owned=True)
     add_file(connection, root, manifest.name, manifest.size, source=number, fetched=True)
     add_uses(connection, root, addresses)
+    go_on_plain(connection, root)
 
 
 def enter_folder(connection: sqlite3.Connection, root: Capability, manifest: FolderManifest, addresses: set[bytes]) -> None:
     """Enters a manifest of manifests that came from elsewhere."""
     add_file(connection, root, manifest.name, manifest.size, copied=True, kind="set", fetched=True)
     add_uses(connection, root, addresses | {entry.capability.address for entry in manifest.entries})
+
+
+def go_on_plain(connection: sqlite3.Connection, root: Capability) -> None:
+    """What lies whole in the plain from now on doesn't need sealed shards any more that were damaged and dropped."""
+    if connection.execute(UNUSE_MISSING, (root.address,)).rowcount:
+        connection.execute("UPDATE files SET copied = 0 WHERE address = ?", (root.address,))
 
 
 def add_file(

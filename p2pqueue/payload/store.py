@@ -24,11 +24,14 @@ DEFAULT_RESERVE: Final = 1024**3  # bytes; less where that is more than a twenti
 
 UNCOPY: Final = """
 UPDATE files SET copied = 0
-WHERE source IS NOT NULL AND address IN (SELECT root FROM uses WHERE address = ?)  -- uses_address
+WHERE (source IS NOT NULL OR folder IS NOT NULL) AND address IN (SELECT root FROM uses WHERE address = ?)  -- uses_address
 """
 UNUSE: Final = """
 DELETE FROM uses
-WHERE address = ?1 AND EXISTS (SELECT 1 FROM plain p JOIN files f ON f.source = p.source WHERE p.address = ?1 AND f.address = root)
+WHERE address = ?1 AND (
+    EXISTS (SELECT 1 FROM plain p JOIN files f ON f.source = p.source WHERE p.address = ?1 AND f.address = root)
+    OR EXISTS (SELECT 1 FROM pieces p JOIN files f ON f.folder = p.folder WHERE p.address = ?1 AND f.address = root)
+)
 """
 _IS_NEEDED: Final = """
 SELECT EXISTS (SELECT 1 FROM uses WHERE address = ?1)      -- uses_address
