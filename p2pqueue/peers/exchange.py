@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from p2pqueue.errors import BadShard, ChannelClosed, InputChanged, P2PQueueError, PayloadUnavailable
 from p2pqueue.payload.format import ADDRESS_SIZE, LARGEST_SHARD
+from p2pqueue.payload.limit import Limit
 from p2pqueue.payload.source import Request, ShardMissing, SourceFailed
 from p2pqueue.wire import FRAME_LIMIT
 
@@ -71,11 +72,14 @@ class _Coming:
 class Exchange:
     """Asks for shards, and serves those that the other side asks for, over one bulk channel.
 
-    `read` gives a shard by its address, in a thread; it raises `PayloadUnavailable` and `InputChanged`.
+    `read` gives a shard by its address, in a thread; it raises `PayloadUnavailable` and `InputChanged`. `limit` holds
+    for what is sent; `forbidden` says why nothing may be sent now, if so.
     """
 
     channel: Channel
     read: Callable[[bytes], bytes]
+    limit: Limit = field(default_factory=Limit)
+    forbidden: Callable[[], str | None] = lambda: None
     sent: int = 0  # bytes of shards
     received: int = 0
     _coming: dict[int, _Coming] = field(default_factory=dict)
@@ -182,6 +186,9 @@ class Exchange:
         loop = asyncio.get_running_loop()
         while True:
             number, address, size = await self._asked.get()
+            if (why := self.forbidden()) is not None:
+                await self._tell(_FAILED, number, why.encode()[:_WORDS])
+                continue
             reading = loop.run_in_executor(None, self.read, address)
             try:
                 await self._ready.put((number, reading, size))
@@ -214,7 +221,9 @@ class Exchange:
         await self.channel.send(_HEAD.pack(_BEGIN, number), _SIZE.pack(len(shard)))
         head, body = _HEAD.pack(_DATA, number), memoryview(shard)
         for start in range(0, len(shard), _PIECE):
-            await self.channel.send(head, body[start : start + _PIECE])
+            piece = body[start : start + _PIECE]
+            await self.limit.take(len(piece))
+            await self.channel.send(head, piece)
         self.sent += len(shard)
 
     async def _tell(self, kind: int, number: int, rest: bytes = b"") -> None:

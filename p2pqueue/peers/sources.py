@@ -21,6 +21,7 @@ import aiohttp
 
 from p2pqueue.errors import NoBulk, PeerGone, told
 from p2pqueue.payload.http_line import Place
+from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.source import Lane, Request, ShardMissing, Source, SourceFailed, Work
 from p2pqueue.peers.exchange import Channel, Exchange
 from p2pqueue.peers.inlet import TicketRefused
@@ -74,13 +75,14 @@ class Sources:
     """The sources of a node, as long as `run` runs.
 
     `read` gives this device's own shards to others; `lanes` are those that may be used; `origin` is asked last;
-    `is_metered` says whether bytes cost money on the way to a device.
+    `is_metered` says whether bytes cost money on the way to a device; `limits` hold for what is sent.
     """
 
     read: Callable[[bytes], bytes]
     lanes: frozenset[str]
     origin: Callable[[], Iterable[Source]] = tuple
     is_metered: Callable[[ShardPeer], bool] = lambda peer: False
+    limits: Limits = field(default_factory=Limits)
     carried: Counter[Lane] = field(default_factory=Counter)  # bytes of shards that came, by lane
     _linked: dict[str, _Linked] = field(default_factory=dict)
     _group: asyncio.TaskGroup | None = None
@@ -149,7 +151,9 @@ class Sources:
         if linked is None or linked.peer is not peer or self._group is None:
             return
         self._sent += linked.exchange.sent if linked.exchange is not None else 0
-        exchange = linked.exchange = Exchange(channel, self.read)
+        limits, device_id = self.limits, peer.device_id
+        exchange = Exchange(channel, self.read, limits.upload, lambda: limits.forbids(device_id))
+        linked.exchange = exchange
         self._group.create_task(exchange.run(), name=f"p2pqueue-shards-{peer.device_id[:8]}")
 
     def now(self) -> list[Source]:

@@ -132,6 +132,18 @@ async def test_a_shard_comes_straight_into_the_buffer_of_who_asked() -> None:
             await here.deliver(Small(b"\1" * 32, 1 << 20))
 
 
+async def test_a_rate_that_people_set_holds_and_a_pause_is_told_in_words() -> None:
+    async with joined() as (here, there):
+        there.limit.set(8_000_000)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        assert await here.shard(b"L" * 32, 8 << 20) == LARGE
+        assert loop.time() - begun >= 0.1  # 3 MB at 8 MB/s, of which a quarter of a second comes at once
+        there.forbidden = lambda: "transfers with that device are paused"
+        with pytest.raises(SourceFailed, match="paused"):
+            await here.shard(b"L" * 32, 8 << 20)
+
+
 async def test_a_cut_in_the_middle_fails_what_was_asked() -> None:
     async with joined() as (here, there):
         assert isinstance(there.channel, Channel)
