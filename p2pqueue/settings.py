@@ -81,6 +81,12 @@ class Settings:
         "text",
         "What is put on the origin: `never` anything, what is `needed` and nobody linked can take, or `always` all.",
     )
+    rate: int = _declared(
+        0, "size", "How many bytes a second files may take of the network, in each direction; 0 sets no limit.", shown="0 (no limit)"
+    )
+    metered: tuple[str, ...] = _declared(
+        (), "list", "The network interfaces whose bytes cost money, by names or addresses: no files are fetched over them.", shown="none"
+    )
     quota: int = _declared(
         0, "size", "How much disk stored files may take; 0 decides by the disk.", shown="0 (the smaller of 20 GiB and 10 % of the disk)"
     )

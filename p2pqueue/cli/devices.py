@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from p2pqueue.identity.members import Member
 
 
-def _complete_device(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_device(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Labels and ids that begin so."""
 
     def query(connection: sqlite3.Connection) -> list[CompletionItem]:
@@ -81,7 +81,7 @@ def devices_command(context: click.Context, everything: bool) -> None:
     p2pqueue devices rename 1b6bdf06 "big box"
     """,
 )
-@click.argument("device", shell_complete=_complete_device)
+@click.argument("device", shell_complete=complete_device)
 @click.argument("label")
 @pass_invocation
 def rename_command(invocation: Invocation, device: str, label: str) -> None:
@@ -109,7 +109,7 @@ def rename_command(invocation: Invocation, device: str, label: str) -> None:
     p2pqueue devices forget old-laptop
     """,
 )
-@click.argument("device", shell_complete=_complete_device)
+@click.argument("device", shell_complete=complete_device)
 @pass_invocation
 def forget_command(invocation: Invocation, device: str) -> None:
     """Forgets a device."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import ArgumentError, P2PQueueError
 from p2pqueue.jobs import rows
+from p2pqueue.node import limiting
 from p2pqueue.payload.manifest import FolderManifest
 from p2pqueue.replica.doorbell_server import Request, Stream
 
@@ -28,7 +29,7 @@ class Answers:
     @property
     def requests(self) -> dict[str, Request]:
         """What has one answer."""
-        asked = (self.status, self.devices, self.offline, self.online, self.describe, self.transfers)
+        asked = (self.status, self.devices, self.offline, self.online, self.limit, self.describe, self.transfers)
         return {each.__name__: each for each in asked}
 
     @property
@@ -68,6 +69,10 @@ class Answers:
         """Begins networking again."""
         await self._node.network.online()
         return self._node.network.status()
+
+    async def limit(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Changes the limits of transfers, and tells them."""
+        return limiting.change(self._node.limits, fields)
 
     async def invite(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Makes a code, and tells what becomes of it."""

@@ -22,6 +22,7 @@ from p2pqueue.identity.members import Members
 from p2pqueue.jobs import alone, local
 from p2pqueue.jobs.opening import open_store
 from p2pqueue.node.answers import Answers
+from p2pqueue.node.limiting import limits_of
 from p2pqueue.node.standing import Standing
 from p2pqueue.node.supervision import supervised
 from p2pqueue.nodelock import NodeLock
@@ -152,12 +153,13 @@ class Node:
         stack.callback(self.shelf.close)
         await asyncio.to_thread(self.shelf.sweep_landings)
         self.roster = Roster(started=time.monotonic(), others=False)
+        self.limits = limits_of(settings.rate)
         parts = Parts(
             store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, members=Members(self.identity), live=self.live,
             roster=self.roster, hello=lambda: self.worker.presence().to_fields(),
             look=self._look, on_linked=self._linked, on_gone=self._gone,
             on_twin=self._standing.met_twin,
-            on_label=self._standing.rename, wanted=lambda: self.wanting.uploads(),
+            on_label=self._standing.rename, wanted=lambda: self.wanting.uploads(), limits=self.limits,
         )  # fmt: skip
         self.network = Network(parts)
         self.roster.behind = lambda since: (self.network.synced_at() or math.inf) < since

@@ -79,6 +79,7 @@ class Running:
         self.speed = Speed(self.desk.verified, time.monotonic())
         self._forbidden: dict[str, str] = {}  # why something that is there may not be used, by its name
         self._present: Sequence[Source] = ()
+        self._latest: dict[tuple[str, Lane], Source] = {}
         self._holders: Sequence[tuple[str, str]] | None = None  # looked for when nobody has it
         self._told = -1
 
@@ -104,6 +105,7 @@ class Running:
         while not self.desk.done:
             now = time.monotonic()
             self._present = [source for source in self.means.sources() if self._is_allowed(source)]
+            self._latest = {(source.name, source.lane): source for source in self._present}
             self.desk.offered(self._present)
             for source in self._present:
                 self._put_to_work(group, source)
@@ -204,8 +206,9 @@ class Running:
                 raise
         finally:
             self._busy[source.name, source.lane] -= 1
-        if not self.desk.done:
-            self._pump(group, source)
+        latest = self._latest.get((source.name, source.lane))
+        if not self.desk.done and latest is not None:
+            self._pump(group, latest)
 
     async def _get(self, source: Source, asked: Asked) -> None:
         deliver: Any = getattr(source, "deliver", None)

@@ -26,6 +26,7 @@ from p2pqueue.payload.source import Source
 from p2pqueue.peers.greeting import greet
 from p2pqueue.peers.hearsay import Hearsay
 from p2pqueue.peers.linked import LinkedPeer
+from p2pqueue.peers.metered import Metered
 from p2pqueue.peers.pairing import Invitations
 from p2pqueue.peers.parts import Parts
 from p2pqueue.peers.replication import Replication
@@ -35,6 +36,7 @@ from p2pqueue.peers.signals import Signal, Signals
 from p2pqueue.peers.sources import Sources
 from p2pqueue.peers.twin import Twin
 from p2pqueue.peers.uploading import Uploader
+from p2pqueue.peers.whereabouts import holders
 from p2pqueue.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,8 +70,12 @@ class Links:
         self.replication = Replication(
             parts.store, device_id=identity.device_id, relays=relays(identity.role), may_relay=relays, drop=self._drop
         )  # fmt: skip
-        self.sources = Sources(shelf.shard, frozenset(settings.lanes), self._origins)
-        self.fetcher = Fetcher(shelf, self.sources.now)
+        metered = Metered(settings.metered)
+        self.sources = Sources(
+            shelf.shard, frozenset(settings.lanes), self._origins, is_metered=lambda peer: metered.leads(peer.http_base),
+            limits=parts.limits,
+        )  # fmt: skip
+        self.fetcher = Fetcher(shelf, self.sources.now, limits=parts.limits, holders=self._holders)
         self.routes = ShardRoutes(shelf, lambda request: self.mesh.bearer(request), self.fetcher.limits)
         self.origin: AnyOrigin | None = None
         self.uploader: Uploader | None = None
@@ -189,6 +195,10 @@ class Links:
 
     def _announce(self, nameplate: str | None) -> None:
         self.mesh.set_nameplate(nameplate)
+
+    async def _holders(self, capability: str) -> Sequence[tuple[str, str]]:
+        here = self._parts.identity.device_id
+        return await self._parts.store.read(lambda connection: holders(connection, capability, here=here))
 
     def _origins(self) -> Sequence[Source]:
         return () if self.origin is None else (self.origin,)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from p2pqueue.payload.limit import Limits
 
 if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
@@ -27,6 +29,7 @@ class Parts:
     :param on_twin: told in words that another running device has the key of this one, and by None that it has gone.
     :param on_label: told how this device is called, whenever rows of devices changed.
     :param wanted: the files that should be on the origin now.
+    :param limits: what people set of transfers; may be changed at any time.
     """
 
     store: Store
@@ -43,3 +46,4 @@ class Parts:
     on_twin: Callable[[str | None], object]
     on_label: Callable[[str], Awaitable[None]]
     wanted: Callable[[], Awaitable[Sequence[str]]]
+    limits: Limits = field(default_factory=Limits)
