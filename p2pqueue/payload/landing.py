@@ -98,7 +98,7 @@ class Landing:
         """
         if address_of(shard) != chunk.address:
             raise BadShard(f"what came for shard {chunk.address.hex()} is another one")
-        plain = self._buffer(chunk.plain_size)
+        plain = self._room(shard, chunk.plain_size)
         try:
             opened = open_into(self._manifest.algorithm, chunk.key, shard, plain)
         except BadShard as error:
@@ -183,6 +183,12 @@ class Landing:
         finally:
             with self._state:
                 self._committing = False
+
+    def _room(self, shard: memoryview | bytes, size: int) -> memoryview:
+        """Where a shard is opened: in its own place, if that may be written, which is still in the processor's cache."""
+        if isinstance(shard, memoryview) and not shard.readonly and len(shard) >= size:
+            return shard[:size]
+        return self._buffer(size)
 
     def _buffer(self, size: int) -> memoryview:
         """A buffer of this thread; each is used again for the next chunk."""
