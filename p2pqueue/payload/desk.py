@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ from p2pqueue.payload.limit import Limit
 from p2pqueue.payload.manifest import Chunk
 from p2pqueue.payload.plan import Key, Offer, Plan
 from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
+from p2pqueue.payload.twins import Content, twins_of, verified_of
 
 WAIT: Final = 1.0  # seconds that a thread waits for something to do before its lane is let go
 LOOK: Final = 0.02  # seconds between two looks of such a thread
@@ -28,24 +29,14 @@ LOOK: Final = 0.02  # seconds between two looks of such a thread
 _log = logging.getLogger(__name__)
 
 
-class Content(Protocol):
-    """What is fetched: chunks by their numbers."""
-
-    @property
-    def algorithm(self) -> int: ...  # noqa: D102
-    @property
-    def chunk_count(self) -> int: ...  # noqa: D102
-    @property
-    def chunk_size(self) -> int: ...  # noqa: D102
-    def chunk(self, number: int) -> Chunk: ...  # noqa: D102
-
-
 class Place(Protocol):
     """Where it is written."""
 
     @property
     def here(self) -> bytes: ...  # noqa: D102
-    def write(self, number: int, chunk: Chunk, shard: memoryview | bytes) -> bool: ...  # noqa: D102
+    def write(  # noqa: D102
+        self, number: int, chunk: Chunk, shard: memoryview | bytes, also: Sequence[tuple[int, Chunk]] = ()
+    ) -> bool: ...
 
 
 @dataclass
@@ -66,9 +57,10 @@ class Desk:
     def __post_init__(self) -> None:
         tag = TAG_SIZES.get(self.content.algorithm, 0)
         self.shard_size = min(LARGEST_SHARD, self.content.chunk_size + tag)
-        self.plan = Plan(self.content.chunk_count, self.shard_size, here=self.place.here, peers_at=self.peers_at)
-        chunks = self.plan.chunks
-        self.verified = sum(self.content.chunk(n).size for n in range(chunks.count) if chunks.is_here(n)) if any(self.place.here) else 0
+        here = self.place.here
+        self.verified = verified_of(self.content, here)
+        self.twins, left_out = twins_of(self.content, here)
+        self.plan = Plan(self.content.chunk_count, self.shard_size, here=left_out, peers_at=self.peers_at)
         self._lock = threading.Condition()
         self._open: dict[tuple[int, Key], Asked] = {}
         self._buffers = Buffers(self.shard_size)
@@ -165,6 +157,11 @@ class Desk:
         """A buffer for one shard."""
         return self._buffers.take()
 
+    def write(self, asked: Asked, body: memoryview | bytes) -> bool:
+        """Writes what came wherever it belongs."""
+        also = [(twin, self.content.chunk(twin)) for twin in self.twins.get(asked.chunk, ())]
+        return self.place.write(asked.chunk, asked.where, body, also)
+
     def took(self, asked: Asked, size: int) -> None:
         """It is here, checked and written."""
         name, lane = asked.source.name, asked.source.lane
@@ -172,7 +169,8 @@ class Desk:
             self.received[name, lane] += size
             self.reasons.pop(name, None)
             first, others = self.plan.came(asked.chunk, asked.key, size, time.monotonic())
-            self.verified += asked.where.size if first else 0
+            if first:
+                self.verified += asked.where.size + sum(self.content.chunk(twin).size for twin in self.twins.get(asked.chunk, ()))
             self._give_up([(asked.chunk, other) for other in others])
             finished = self.plan.finished
             if finished:
@@ -265,7 +263,7 @@ class Asked:
             return False
         size = len(self._body)
         try:
-            written = self.wanted and self._desk.place.write(self.chunk, self.where, self._body)
+            written = self.wanted and self._desk.write(self, self._body)
         except P2PQueueError as error:
             self._desk.refused(self, error)
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -85,8 +85,8 @@ class FolderLanding:
         """Says that the fetch goes on, so that no sweep takes the folder for a left-over."""
         os.utime(self._folder)
 
-    def write(self, number: int, chunk: Chunk, shard: memoryview | bytes) -> bool:
-        """As `Landing.write`."""
+    def write(self, number: int, chunk: Chunk, shard: memoryview | bytes, also: Sequence[tuple[int, Chunk]] = ()) -> bool:
+        """As `Landing.write`; the chunks of a folder are distinct, so that `also` is empty."""
         if address_of(shard) != chunk.address:
             raise BadShard(f"what came for shard {chunk.address.hex()} is another one")
         plain = self._room(shard, chunk.plain_size)

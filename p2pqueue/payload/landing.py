@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -90,9 +90,10 @@ class Landing:
         """Says that the fetch goes on, so that no sweep takes the folder for a left-over."""
         os.utime(self._folder)
 
-    def write(self, number: int, chunk: Chunk, shard: memoryview | bytes) -> bool:
+    def write(self, number: int, chunk: Chunk, shard: memoryview | bytes, also: Sequence[tuple[int, Chunk]] = ()) -> bool:
         """Checks and opens a shard, and writes its chunk where it belongs; says whether it was written.
 
+        `also` are the other places of the same chunk, as a file full of zeros has them.
         Raises `BadShard` for another shard than was asked for, `MalformedMessage` where the manifest itself is wrong,
         and `DiskFull` and its like.
         """
@@ -108,10 +109,11 @@ class Landing:
         with self._writing() as descriptor:
             if descriptor < 0:
                 return False  # nobody waits for it any more
-            _write_at(descriptor, plain[chunk.skip : chunk.skip + chunk.size], chunk.offset)
-            self._record.mark(number)
-            if self._is_due(chunk.size):
-                self._commit(descriptor)
+            for each, where in ((number, chunk), *also):
+                _write_at(descriptor, plain[where.skip : where.skip + where.size], where.offset)
+                self._record.mark(each)
+                if self._is_due(where.size):
+                    self._commit(descriptor)
         return True
 
     def finish(self, batch: Batch, root: Capability) -> Path:

@@ -29,9 +29,10 @@ from p2pqueue.payload.store import ShardStore, read_whole
 PIECE: Final = 1024**2  # bytes that are given out at once
 
 PLACES: Final = """
-SELECT s.path, s.marks, p.offset, p.length, p.algorithm, p.key
+SELECT s.path, s.marks, min(p.offset), p.length, p.algorithm, p.key
 FROM plain p JOIN sources s ON s.id = p.source
 WHERE p.address = ?  -- primary key
+GROUP BY p.source  -- a file full of zeros has one chunk thousands of times
 """
 
 

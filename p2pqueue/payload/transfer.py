@@ -16,13 +16,14 @@ from typing import Any, Final
 
 from p2pqueue.errors import BadShard, P2PQueueError, PayloadUnavailable
 from p2pqueue.payload.budget import Budget
-from p2pqueue.payload.desk import Asked, Content, Desk, Place, Shift
+from p2pqueue.payload.desk import Asked, Desk, Place, Shift
 from p2pqueue.payload.gathering import joined, only
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
 from p2pqueue.payload.speed import Speed
 from p2pqueue.payload.transfers import SourceShare, Transfer
+from p2pqueue.payload.twins import Content
 
 LOOK_EVERY: Final = 0.25  # seconds between two looks for sources that came or went
 PATIENCE: Final = 6.0  # seconds without any source that has a use before the fetch is given up

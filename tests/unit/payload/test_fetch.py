@@ -168,8 +168,9 @@ async def test_where_the_source_itself_failed_its_reason_is_told(
     path.write_bytes(b"other") if happens == "change" else path.unlink()
     with pytest.raises(PayloadUnavailable, match=rf"input\.bin can't be had.*{words}"):
         await Fetcher(shelf, lambda: [Peer(there)]).fetch(stored.capability)
+    cut = Peer(there, fate=failing_after(1))
     with pytest.raises(PayloadUnavailable, match="the cable was pulled"):
-        await Fetcher(shelf, lambda: [Peer(there, fate=failing_after(1))]).fetch(there.ingest(make_file(3 * MIB, "b.bin")).capability)
+        await Fetcher(shelf, lambda: [cut]).fetch(there.ingest(make_file(3 * MIB, "b.bin")).capability)
 
 
 def failing_after(count: int) -> Callable[[bytes], bytes]:
@@ -278,3 +279,17 @@ async def test_no_more_is_asked_at_once_than_a_source_takes(shelf: Shelf, there:
     peer = Peer(there, parallel=3)
     await Fetcher(shelf, lambda: [peer]).fetch(stored.capability)
     assert peer.most == 3
+
+
+async def test_a_chunk_that_a_file_has_many_times_is_fetched_once(shelf: Shelf, there: Shelf, tmp_path: Path) -> None:
+    path = tmp_path / "sparse.img"
+    zeros, some = bytes(MIB), content(MIB)
+    whole = zeros * 9 + some + zeros * 9 + some + content(100, 1)
+    path.write_bytes(whole)
+    stored = there.ingest(path, copy=False)
+    peer = Peer(there)
+    steps: list[int] = []
+    await Fetcher(shelf, lambda: [peer]).fetch(stored.capability, on_progress=lambda done, size: steps.append(done))
+    assert peer.asked == 1 + 3
+    assert steps[-1] == len(whole)
+    assert b"".join(shelf.open(stored.capability)) == whole
