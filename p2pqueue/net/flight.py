@@ -85,10 +85,10 @@ class Flight:
         self.under_way += size
         self.next += 1
 
-    def resend(self, now: float) -> list[bytes]:
+    def resend(self, now: float, *, most: int) -> list[bytes]:
         """The lost packets that may be sent now; they count as sent."""
-        packets = []
-        while self._lost and (self.room > 0 or self._urgent):
+        packets: list[bytes] = []
+        while self._lost and len(packets) < most and (self.room > 0 or self._urgent):
             sent = self._lost.popleft()
             if sent.lost:
                 self._urgent = False

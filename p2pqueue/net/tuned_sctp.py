@@ -29,6 +29,8 @@ COUNTS_BYTES = 0xBF70  # a parameter of our own: one acknowledgement may cover a
 NO_CHECKSUM = 0x8001  # RFC 9653: packets without a checksum are welcome ...
 IN_DTLS = (1).to_bytes(4, "big")  # ... where DTLS carries them
 
+BURST = 128  # packets at once: what fits a socket's buffer ...
+PAUSE = 0.001  # ... and seconds until more may follow without an acknowledgement
 BINARY = 53  # what a message of bytes is called in WebRTC
 _WRAP = 0xFFFFFFFF
 
@@ -56,6 +58,7 @@ class TunedSctp(SctpTransport):
         self._arrivals = 0  # packets of data since the last acknowledgement
         self._heard = False  # whether an acknowledgement came
         self._alarm: asyncio.TimerHandle | None = None
+        self._rest: asyncio.TimerHandle | None = None  # between two bursts
 
     # -- opening: aiortc's, with what ours needs to know ----------------------------------------------------------
 
@@ -221,16 +224,23 @@ class TunedSctp(SctpTransport):
         if flight is None or self.state == "closed":
             return
         now = self._turns.time()
-        packets = flight.resend(now) if flight.unsettled else []
+        packets = flight.resend(now, most=BURST) if flight.unsettled else []
         if self._data_channel_queue and not flight.unsettled:
             self._fill(packets, flight, now)
         self._send_packets(packets)
         self._set_alarm(flight)
+        if len(packets) >= BURST and self._rest is None:
+            self._rest = self._turns.call_later(PAUSE, self._go_on)
+
+    def _go_on(self) -> None:
+        self._rest = None
+        self._pump()
 
     def _fill(self, packets: list[bytes], flight: Flight, now: float) -> None:
         assert self._writer is not None
         queue, write = self._data_channel_queue, self._writer.data
-        room, payload, at = flight.room, self._payload, self._place
+        payload, at = self._payload, self._place
+        room = min(flight.room, (BURST - len(packets)) * payload)
         while queue and room > 0:
             channel, protocol, data = queue[0]
             stream, size = channel.id, len(data)
@@ -286,6 +296,9 @@ class TunedSctp(SctpTransport):
 
     def _t3_cancel(self) -> None:
         """Ends the timers: the association is over."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
         self._sounding.end()
         if self._alarm is not None:
             self._alarm.cancel()

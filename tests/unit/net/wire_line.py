@@ -78,7 +78,7 @@ class Line:
         self._collapse()
 
     def _pump(self) -> None:
-        self._put(self.flight.resend(self.now))
+        self._put(self.flight.resend(self.now, most=10_000))
         fresh = []
         while not self.flight.unsettled and self._made < self.packets and self.flight.room > 0:
             fresh.append(self._made.to_bytes(4, "big"))
