@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 HERE = Path(__file__).resolve().parent
-BENCHMARKS = ("jobs", "children", "network", "payload", "transfers", "replication", "scale")  # those that exist are run
+BENCHMARKS = ("jobs", "children", "network", "payload", "small_files", "transfers", "replication", "scale")  # those that exist are run
 REPORT = HERE / "report.md"
 _HOW_TO_READ = (
     'Ratios count; absolute figures don\'t travel. "At reference" is a value at the speed of the machine that the absolute targets '

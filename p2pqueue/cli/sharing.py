@@ -163,7 +163,10 @@ class _Getting:
         members = self.shelf.unbundle(stored.capability)
         saved = []
         for name, each in zip(distinct_names(members), members.values(), strict=True):
-            saved += self.save(self.shelf.identify(each.capability), os.path.join(folder, name))
+            member = self.shelf.identify(each.capability)
+            if member.kind == "set":  # nobody shares such a thing; unfolded it could be endless
+                raise edge.Refusal(f"{plain(name)} is several files within several, which is not written out")
+            saved += self.save(member, os.path.join(folder, name))
         return saved
 
     def _check_free(self, stored: Stored, where: str) -> None:

@@ -131,7 +131,12 @@ class _Fetch:
                     batch.end, lambda connection: enter_folder(connection, root, folder, batch.addresses), keep=root.address
                 )
                 return
-            content = await manifests.layout(manifest) if isinstance(manifest, TreeManifest) else manifest
+            content: FileManifest | Layout
+            if isinstance(manifest, TreeManifest):
+                self.shelf.check_room_for(manifest.size)  # before memory is taken for what it claims
+                content = await manifests.layout(manifest)
+            else:
+                content = manifest
             await self._bring_file(root, content, batch, listeners)
 
     async def _bring_all(self, manifest: FolderManifest, depth: int) -> None:

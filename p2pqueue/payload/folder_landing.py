@@ -144,7 +144,7 @@ class FolderLanding:
         for local, items in found.folders():
             prefix = f"{local}{os.sep}" if local else ""
             for item in items:
-                listings.add(prefix, item, b"")
+                listings.of(prefix).append((item[1] or os.fsencode(item[0]), *item[2:], b"", b""))
                 marks[prefix + local_name(item)] = marks_of(item)
         digest, layout = found.digest, self._layout
 
@@ -163,8 +163,8 @@ class FolderLanding:
         for number in range(layout.chunk_count):
             chunk, end, pieces = layout.chunk(number), 0, []
             for place in sorted(layout.places(number), key=lambda each: each.skip):
-                if place.skip == end:  # another file of the same content begins earlier
-                    local = self._unpacking.local(place.file)
+                local = self._unpacking.local(place.file)
+                if place.skip == end and local in marks:  # another file of the same content begins earlier
                     pieces.append((os.fsencode(local), marks[local], place.offset, place.size))
                     end += place.size
             if end == chunk.plain_size:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -35,20 +35,29 @@ class Known(NamedTuple):
 
 
 class Listings:
-    """The rows as they are made."""
+    """The rows as they are made. A file is a tuple: name, the values of its state, hash and `own`, as in `Known`."""
 
     def __init__(self) -> None:
+        self._files: list[tuple[Any, ...]] = []
+        self._folder: str | None = None
         self._packed: dict[str, bytearray] = {}
-        self._pack = msgpack.Packer().pack
 
-    def add(self, local: str, item: Item, content: bytes, own: bytes = b"") -> None:
-        """Adds a file of the folder `local`; that has a separator at its end."""
-        row = (os.fsencode(local_name(item)), *item[2:], content, own)
-        self._packed.setdefault(local, bytearray()).extend(self._pack(row))
+    def of(self, local: str) -> list[tuple[Any, ...]]:
+        """The list to which the files of a folder are added from now on; its path has a separator at its end."""
+        if local != self._folder:
+            self._pack()
+            self._folder = local
+        return self._files
 
     def rows(self, number: int) -> Iterator[tuple[int, bytes, bytes]]:
         """The rows of the folder of that number."""
+        self._pack()
         return ((number, os.fsencode(folder.removesuffix(os.sep)), bytes(packed)) for folder, packed in self._packed.items())
+
+    def _pack(self) -> None:
+        if self._files and self._folder is not None:
+            self._packed.setdefault(self._folder, bytearray()).extend(msgpack.packb(self._files))
+            self._files = []
 
 
 class Last:
@@ -76,5 +85,6 @@ def unpack_files(packed: bytes) -> Iterator[tuple[str, Known]]:
     """The files of a row, by their names."""
     unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=0)
     unpacker.feed(packed)
-    for name, size, mtime_ns, inode, device, executable, content, own in unpacker:
-        yield os.fsdecode(name), Known(State(size, mtime_ns, inode, device, executable), content, own)
+    for files in unpacker:  # a folder between them, in the order of names, parts them
+        for name, size, mtime_ns, inode, device, executable, content, own in files:
+            yield os.fsdecode(name), Known(State(size, mtime_ns, inode, device, executable), content, own)

@@ -33,6 +33,7 @@ from p2pqueue.payload.format import (
 NAME_LIMIT: Final = 4096  # bytes of a name in UTF-8
 ENTRIES_LIMIT: Final = 1_000_000  # files and folders in one folder, those below it counted in
 LARGEST_TREE: Final = 2**60  # bytes of all files in it
+LARGEST_LISTING: Final = 256 * MIB  # bytes of all its pages
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ class FolderManifest:
 
     @property
     def size(self) -> int:
-        """The bytes of all files in it."""
-        return sum(entry.size for entry in self.entries)
+        """The bytes of all files in it; what lists more than the largest number counts as that."""
+        return min(2**63 - 1, sum(entry.size for entry in self.entries))
 
 
 @dataclass(frozen=True)
@@ -230,6 +231,8 @@ def _tree(told: _Told) -> TreeManifest:
         raise MalformedMessage("A manifest of a folder has no proper list of pages")
     if not all(type(length) is int and 0 < length <= ROOT_LIMIT for length in lengths):
         raise MalformedMessage(f"A manifest of a folder has a page that is empty or longer than {ROOT_LIMIT} bytes")
+    if sum(lengths) > LARGEST_LISTING:
+        raise MalformedMessage(f"A manifest of a folder has pages of {sum(lengths)} bytes; at most {LARGEST_LISTING} are accepted")
     size, count = told.number("size", most=LARGEST_TREE), told.number("count", most=ENTRIES_LIMIT)
     return TreeManifest(told.text("name"), size, count, _algorithm(told), tuple(lengths), references)
 

@@ -25,9 +25,9 @@ from p2pqueue.payload.ingest import Ingest, Lane, Line, check_going
 from p2pqueue.payload.listing import Known, Last, Listings
 from p2pqueue.payload.manifest import FileManifest, TreeManifest, chunk_size_of
 from p2pqueue.payload.plain import changed
-from p2pqueue.payload.scan import Item, Scan, local_name, marks_of
+from p2pqueue.payload.scan import Item, Scan, Stretch, local_name, marks_of
 from p2pqueue.payload.seal import Shard
-from p2pqueue.payload.steady import Steady, read_whole_file
+from p2pqueue.payload.steady import Steady, folder_at, read_small
 from p2pqueue.payload.tree import EXECUTABLE, FILE, FOLDER, MOST_REFERENCES, PACKED_LIMIT, PAGE_SIZE, SHARED_LIMIT, encode_page
 
 HALF: Final = SHARED_LIMIT // 2
@@ -54,7 +54,7 @@ class _Shared:
     """A shared chunk that is being filled, or is sealed."""
 
     size: int = 0
-    files: list[tuple[str, Item, int, bool]] = field(default_factory=list)  # path, item, where it begins, whether it is read
+    files: list[tuple[str, Item, int, bool]] = field(default_factory=list)  # its folder, item, where it begins, whether it is read
     contents: bytearray = field(default_factory=bytearray)  # the hashes of the files
     reference: bytes = b""
 
@@ -89,15 +89,12 @@ class Packer:
 
     def run(self) -> Packed:
         """Reads everything. Raises `InputUnreadable` and `InputChanged`, naming the file, and `IngestStopped`."""
-        for path, local, files in self._scan.walk():
-            if not files:
-                self._enter([path.removesuffix("/"), FOLDER])
-            for item in files:
-                known = None if self._last is None else self._last.find(local, item)
-                if 0 < item[2] <= PACKED_LIMIT:
-                    self._put_in(path, local, item, known)
-                else:
-                    self._take_alone(path, local, item, known)
+        for stretch in self._scan.walk():
+            if not stretch.files:
+                self._enter([stretch.path.removesuffix("/"), FOLDER], len(stretch.path))
+            else:
+                with folder_at(self._base + stretch.local) as at:
+                    self._take_stretch(stretch, at)
         self._end_page()
         scan = self._scan
         manifest = TreeManifest(self._name, scan.size, scan.count, self._line.algorithm, tuple(self._lengths), bytes(self._pages))
@@ -105,56 +102,68 @@ class Packer:
 
     # -- small files ------------------------------------------------------------------------------------------
 
-    def _put_in(self, path: str, local: str, item: Item, known: Known | None) -> None:
-        size: int = item[2]
-        if self._shared.size + size > SHARED_LIMIT:
-            self._end_shared()
-        if self._lane is None:
-            self._lane = self._line.lane(SHARED_LIMIT)
-        shared, start, here = self._shared, self._shared.size, local + local_name(item)
-        if known is None:
-            piece = self._lane.plain[start : start + size]
-            read_whole_file(self._base + here, item[2:5], piece)
-            content = blake3(piece).digest()
-        else:
-            content = known.content
-        self._listings.add(local, item, content)
-        entry = [path + item[0], EXECUTABLE if item[6] else FILE, size, content, shared, start]
+    def _take_stretch(self, stretch: Stretch, at: int | None) -> None:
+        path, local, files = stretch
+        last, rows = self._last, self._listings.of(local)
+        for item in files:
+            known = None if last is None else last.find(local, item)
+            size: int = item[2]
+            if not 0 < size <= PACKED_LIMIT:
+                self._take_alone(path, local, item, known)
+                continue
+            if self._shared.size + size > SHARED_LIMIT:
+                self._end_shared()
+            content = self._read(at, local, item) if known is None else known.content
+            rows.append((item[1] or os.fsencode(item[0]), *item[2:], content, b""))
+            self._put_in(path, local, item, content, known is None)
+
+    def _read(self, at: int | None, local: str, item: Item) -> bytes:
+        """Reads a small file behind what is in the shared chunk, and gives its hash."""
+        lane = self._lane
+        if lane is None:
+            lane = self._lane = self._line.lane(SHARED_LIMIT)
+        start = self._shared.size
+        piece = lane.plain[start : start + item[2]]
+        read_small(at, self._base + local, item, piece)
+        return blake3(piece).digest()
+
+    def _put_in(self, path: str, local: str, item: Item, content: bytes, is_read: bool) -> None:
+        shared, start, size = self._shared, self._shared.size, item[2]
+        told = path + item[0]
         found = self._by_content.get(content)
         if found is None:
             if len(self._by_content) >= REMEMBERED:
                 self._by_content.clear()
-            self._by_content[content] = (shared, start)
-            shared.files.append((here, item, start, known is None))
+            self._by_content[content] = found = (shared, start)
+            shared.files.append((local, item, start, is_read))
             shared.contents += content
-            shared.size += size
-        else:
-            entry[4:] = found
-        self._enter(entry)
+            shared.size = start + size
+        self._enter([told, EXECUTABLE if item[6] else FILE, size, content, *found], len(told))
         if content[0] < 256 // ONE_IN and shared.size >= HALF:
             self._end_shared()
 
     def _end_shared(self) -> None:
         shared, lane = self._shared, self._lane
         self._shared, self._lane = _Shared(), None
-        if lane is None or not shared.size:
-            if lane is not None:
-                self._line.give_back(lane)
+        if not shared.size:
+            self._shared, self._lane = shared, lane
             return
         check_going(self._ingest, self._scan.base)
         contents = blake3(shared.contents).digest(16)
         reference = None if self._last is None else self._last.chunks.get(contents)
         if reference is not None and not any(is_read for *_, is_read in shared.files):
-            self._line.give_back(lane)
+            self._lane = lane
             self._reused.add(reference[:ADDRESS_SIZE])
             self._name_shared(shared, contents, reference)
             return
-        for number, (here, item, start, is_read) in enumerate(shared.files):
+        if lane is None:
+            lane = self._line.lane(SHARED_LIMIT)
+        for number, (local, item, start, is_read) in enumerate(shared.files):
             if not is_read:  # known, but another file of the chunk is new
                 piece = lane.plain[start : start + item[2]]
-                read_whole_file(self._base + here, item[2:5], piece)
+                read_small(None, self._base + local, item, piece)
                 if blake3(piece).digest() != shared.contents[number * ADDRESS_SIZE : (number + 1) * ADDRESS_SIZE]:
-                    raise changed(self._base + here)
+                    raise changed(self._base + local + local_name(item))
         lane.size = shared.size
         self._line.send(lane, functools.partial(self._take_shared, shared, contents))
 
@@ -165,7 +174,7 @@ class Packer:
 
     def _name_shared(self, shared: _Shared, contents: bytes, reference: bytes) -> None:
         shared.reference = reference
-        pieces = [(os.fsencode(here), marks_of(item), 0, item[2]) for here, item, *_ in shared.files]
+        pieces = [(os.fsencode(local) + (item[1] or os.fsencode(item[0])), marks_of(item), 0, item[2]) for local, item, *_ in shared.files]
         self._piece(reference, shared.size, pieces, contents)
         self._tell(shared.size)
 
@@ -182,13 +191,13 @@ class Packer:
             own = references
             if len(references) > MOST_REFERENCES * REFERENCE_SIZE:
                 own = self._seal_manifest(FileManifest(item[0], "", size, content, self._line.algorithm, references))
-        self._listings.add(local, item, content, own)
+        self._listings.of(local).append((item[1] or os.fsencode(item[0]), *item[2:], content, own))
         encoded, marks, chunk_size = os.fsencode(here), marks_of(item), chunk_size_of(size)
         for number, offset in enumerate(range(0, size, chunk_size)):
             length = min(chunk_size, size - offset)
             reference = references[number * REFERENCE_SIZE : (number + 1) * REFERENCE_SIZE]
             self._piece(reference, length, [(encoded, marks, offset, length)], b"")
-        self._enter([path + item[0], EXECUTABLE if item[6] else FILE, size, content, own, 0])
+        self._enter([path + item[0], EXECUTABLE if item[6] else FILE, size, content, own, 0], len(path) + len(item[0]) + len(own))
 
     def _read_alone(self, path: str, item: Item) -> tuple[bytes, bytes]:
         whole, references, size = blake3(), bytearray(), item[2]
@@ -213,9 +222,10 @@ class Packer:
 
     # -- pages ------------------------------------------------------------------------------------------------
 
-    def _enter(self, entry: list[Any]) -> None:
+    def _enter(self, entry: list[Any], length: int) -> None:
+        """Adds an entry, whose path and references have so many characters."""
         self._entries.append(entry)
-        self._estimate += 4 * len(entry[0]) + _ENTRY + (len(entry[4]) if len(entry) > 2 and type(entry[4]) is bytes else 0)
+        self._estimate += length + _ENTRY
         if self._estimate >= PAGE_SIZE:
             self._end_page()
 

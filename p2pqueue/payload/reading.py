@@ -80,15 +80,22 @@ class Reader:
         manifest = decode(out)
         return self._complete(manifest) if isinstance(manifest, PartedManifest) else manifest
 
-    def addresses(self, capability: Capability) -> Iterator[bytes]:
-        """The shards that a file, or all files of a manifest, need: those of a manifest after what it names, its first the last."""
+    def addresses(self, capability: Capability, seen: set[bytes] | None = None) -> Iterator[bytes]:
+        """The shards that a file, or all files of a manifest, need: those of a manifest after what it names, its first the last.
+
+        Manifests in `seen` are passed over: many may list the same ones.
+        """
+        seen = set() if seen is None else seen
+        if capability.address in seen:
+            return
+        seen.add(capability.address)
         out = memoryview(bytearray(capability.size))
         root = Chunk(capability.address, capability.key, capability.size, 0, 0, capability.size)
         self.chunk(root, capability.algorithm, out, "its manifest")
         manifest = decode(out)
         if isinstance(manifest, FolderManifest):
             for entry in manifest.entries:
-                yield from self.addresses(entry.capability)
+                yield from self.addresses(entry.capability, seen)
         elif isinstance(manifest, TreeManifest):
             layout = self.layout(manifest)
             yield from (chunk.address for chunk in layout.chunks())

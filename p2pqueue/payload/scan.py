@@ -110,14 +110,26 @@ def _scan_folder(found: Scan, local: str, above: list[tuple[int, int]]) -> None:
     if len(above) > DEEPEST:
         raise ArgumentError(f"{shown(found.base)} has more than {DEEPEST} folders in one another; share a part of it")
     whole = os.path.join(found.base, local) if local else found.base
-    files: list[list[Any]] = []
+    files: list[Item] = []
     folders: list[tuple[str, tuple[int, int]]] = []
+    size, newest = 0, found.newest
     try:
         with os.scandir(whole) as entries:
             for entry in entries:
-                _sort_in(found, entry, files, folders, above)
+                told = _state(found, entry)
+                if told is None:
+                    continue
+                mode = told.st_mode
+                if stat.S_ISREG(mode):
+                    length, mtime_ns = told.st_size, told.st_mtime_ns
+                    files.append([entry.name, None, length, mtime_ns, told.st_ino, told.st_dev, mode & stat.S_IXUSR != 0])
+                    size += length
+                    newest = mtime_ns if mtime_ns > newest else newest
+                else:
+                    _sort_in(found, entry, told, folders, above)
     except OSError as error:
         raise unreadable(whole, error) from error
+    found.size, found.newest = found.size + size, newest
     items = _named(files, [name for name, _ in folders])
     found.count += len(files) or not folders
     if found.count > ENTRIES_LIMIT:
@@ -127,44 +139,39 @@ def _scan_folder(found: Scan, local: str, above: list[tuple[int, int]]) -> None:
         _scan_folder(found, f"{local}{os.sep}{name}" if local else name, [*above, key])
 
 
-def _sort_in(
-    found: Scan, entry: os.DirEntry[str], files: list[list[Any]], folders: list[tuple[str, tuple[int, int]]], above: list[tuple[int, int]]
-) -> None:  # fmt: skip
+def _state(found: Scan, entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
-        told = entry.stat()
+        return entry.stat() if os.name != "nt" else os.stat(entry.path)  # there the entry itself knows neither device nor inode
     except OSError as error:
-        if entry.is_symlink():
-            found.left_out.append(f"{shown(entry.path)} is a link that leads nowhere")
-            return
-        raise unreadable(entry.path, error) from error
-    mode = told.st_mode
-    if stat.S_ISREG(mode):
-        if os.name == "nt":
-            told = os.stat(entry.path)  # the entry itself knows neither device nor inode there
-        executable = bool(mode & stat.S_IXUSR)
-        files.append([entry.name, None, told.st_size, told.st_mtime_ns, told.st_ino, told.st_dev, executable])
-        found.size += told.st_size
-        found.newest = max(found.newest, told.st_mtime_ns)
-    elif stat.S_ISDIR(mode):
-        key = _key(told if os.name != "nt" else os.stat(entry.path))
+        if not entry.is_symlink():
+            raise unreadable(entry.path, error) from error
+        found.left_out.append(f"{shown(entry.path)} is a link that leads nowhere")
+        return None
+
+
+def _sort_in(
+    found: Scan, entry: os.DirEntry[str], told: os.stat_result, folders: list[tuple[str, tuple[int, int]]], above: list[tuple[int, int]]
+) -> None:  # fmt: skip
+    """Takes in what is no file."""
+    if stat.S_ISDIR(told.st_mode):
+        key = _key(told)
         if key in above:
             found.left_out.append(f"{shown(entry.path)} is a link to a folder in which it lies")
         else:
             folders.append((entry.name, key))
-    else:
-        kind = next((words for is_kind, words in _ODD_KINDS if is_kind(mode)), "no file")
-        found.left_out.append(f"{shown(entry.path)} is {kind}")
+        return
+    kind = next((words for is_kind, words in _ODD_KINDS if is_kind(told.st_mode)), "no file")
+    found.left_out.append(f"{shown(entry.path)} is {kind}")
 
 
 def _named(files: list[list[Any]], folders: list[str]) -> list[list[Any]]:
     """The items of one folder with the names by which others are told of them, in the order of those."""
     items = files + [[name, None] for name in folders]
-    odd = []
-    for item in items:
-        try:
-            item[0].encode()
-        except UnicodeEncodeError:
-            odd.append(item)
+    try:
+        "".join([item[0] for item in items]).encode()
+        odd = []
+    except UnicodeEncodeError:
+        odd = [item for item in items if not _is_text(item[0])]
     taken = {item[0] for item in items} if odd else set()
     for item in odd:
         local, name = os.fsencode(item[0]), wellformed_name(item[0])
@@ -174,6 +181,14 @@ def _named(files: list[list[Any]], folders: list[str]) -> list[list[Any]]:
         item[:2] = name, local
     items.sort(key=_told_name)
     return items
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _told_name(item: list[Any]) -> str:

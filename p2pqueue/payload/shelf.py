@@ -24,7 +24,7 @@ from p2pqueue.payload.folders import Folders
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
 from p2pqueue.payload.inventory import Damage, Held
-from p2pqueue.payload.landing import IDLE_AFTER, Landing, allocated, sweep_landings
+from p2pqueue.payload.landing import IDLE_AFTER, Landing, allocated, allocated_below, sweep_landings
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, TreeManifest
 from p2pqueue.payload.names import safe_name, wellformed_name
@@ -202,6 +202,10 @@ class Shelf:
     def supply(self) -> Supply:
         """What one thread gives shards to other devices from, without copying them about. A context."""
         return Supply(self._store, self._catalogue, self._space_key, self._checks)
+
+    def check_room_for(self, size: int) -> None:
+        """Raises `DiskFull` where the disk could never take so many bytes, whatever is freed of what is half fetched."""
+        self._store.check_disk(size - sum(allocated_below(folder) for folder in self._landings.glob("*")))
 
     def batch(self) -> Batch:
         """A batch to which shards that come from elsewhere are added."""

@@ -6,11 +6,13 @@ A state is its size, time of change and inode.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from p2pqueue.errors import InputUnreadable
 from p2pqueue.payload.plain import changed, shown, unreadable
+from p2pqueue.payload.scan import Item, local_name
 
 _FLAGS: Final = (
     os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -53,24 +55,44 @@ class Steady:
             raise changed(self._path)
 
 
-def read_whole_file(path: str, state: Sequence[Any], buffer: memoryview) -> None:
-    """Reads a small file into a buffer of its size. Raises `InputUnreadable`, and `InputChanged` when its state is another."""
+@contextmanager
+def folder_at(path: str) -> Iterator[int | None]:
+    """A folder below which files are opened sooner; None where the system doesn't have that."""
+    if os.open not in os.supports_dir_fd:
+        yield None
+        return
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        raise unreadable(path, error) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_small(at: int | None, folder: str, item: Item, buffer: memoryview) -> None:
+    """Reads a file into a buffer of its size. Raises `InputUnreadable`, and `InputChanged` when its state is another.
+
+    The path of its folder has a separator at its end.
+    """
+    name = local_name(item)
+    try:
+        descriptor = os.open(name, _FLAGS, dir_fd=at) if at is not None else os.open(folder + name, _FLAGS)
         try:
-            left = buffer
+            left = len(buffer) - _read_into(descriptor, buffer)
             while left:
-                read = _read_into(descriptor, left)
+                read = _read_into(descriptor, buffer[-left:])
                 if not read:
-                    raise changed(path)
-                left = left[read:]
+                    raise changed(folder + name)
+                left -= read
             told = os.fstat(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise unreadable(path, error) from error
-    if (told.st_size, told.st_mtime_ns, told.st_ino) != tuple(state):
-        raise changed(path)
+        raise unreadable(folder + name, error) from error
+    if told.st_size != item[2] or told.st_mtime_ns != item[3] or told.st_ino != item[4]:
+        raise changed(folder + name)
 
 
 if hasattr(os, "readv"):

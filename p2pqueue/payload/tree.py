@@ -17,13 +17,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import msgpack
+
 from p2pqueue import wire
 from p2pqueue.errors import ArgumentError, MalformedMessage
 from p2pqueue.payload.capability import PACKED_SIZE
 from p2pqueue.payload.format import ADDRESS_SIZE, LARGEST_FILE, MIB, REFERENCE_SIZE, ROOT_LIMIT
 from p2pqueue.payload.manifest import NAME_LIMIT, chunk_size_of
 
-PAGE_SIZE: Final = ROOT_LIMIT // 2  # bytes from which a page is full; one entry more always fits
+PAGE_SIZE: Final = ROOT_LIMIT // 4  # characters from which a page is full: as UTF-8 they are three times as many bytes at most
 PACKED_LIMIT: Final = 256 * 1024  # bytes of the largest file that shares a chunk
 SHARED_LIMIT: Final = MIB  # bytes of a shared chunk
 MOST_REFERENCES: Final = 1024  # of one file on a page
@@ -57,7 +59,7 @@ class Page(NamedTuple):
 
 def encode_page(references: bytes, sizes: list[int], entries: list[list[Any]]) -> bytes:
     """The bytes of a page, whose entries are lists of the values of an `Entry`: of two for a folder, of six for a file."""
-    page = wire.pack([references, sizes, entries])
+    page: bytes = msgpack.packb([references, sizes, entries])  # lists, numbers, texts and bytes have one form
     if len(page) > ROOT_LIMIT:
         raise ArgumentError(f"A page of a folder has {len(page)} bytes; at most {ROOT_LIMIT} fit")
     return page
@@ -73,7 +75,10 @@ def decode_page(data: bytes | memoryview) -> Page:
         raise MalformedMessage("A page of a folder has other chunks than sizes of them")
     if not all(type(size) is int and 0 < size <= SHARED_LIMIT for size in sizes):
         raise MalformedMessage(f"A page of a folder has a shared chunk that is empty or larger than {SHARED_LIMIT} bytes")
-    return Page(references, sizes, [_entry(item, sizes) for item in listed])
+    entries = [_entry(item, sizes) for item in listed]
+    if len({entry.where for entry in entries if type(entry.where) is int}) != len(sizes):
+        raise MalformedMessage("A page of a folder has a shared chunk in which nothing lies")
+    return Page(references, sizes, entries)
 
 
 def components(path: str) -> list[str]:

@@ -19,7 +19,7 @@ from p2pqueue.payload.fetch import Fetcher
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import ShardMissing
 from tests.unit.payload.conftest import MIB, SPACE_KEY, content
-from tests.unit.payload.test_fetch import Peer
+from tests.unit.payload.peers import Peer
 
 
 @pytest.fixture
