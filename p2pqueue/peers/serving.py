@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -63,7 +63,7 @@ class ShardRoutes:
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._turns_of: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_ONE))
         self._outlets: dict[Outlet, Bearer] = {}
-        self._sent: Counter[str] = Counter()
+        self._sent = 0
         self._counting = threading.Lock()
 
     @property
@@ -74,16 +74,12 @@ class ShardRoutes:
     @property
     def sent(self) -> int:
         """Bytes of shards that were given."""
-        return self._sent.total()
+        return self._sent
 
     @property
     def streams(self) -> int:
         """Connections for many shards that stand now."""
         return len(self._outlets)
-
-    def sent_to(self, device_id: str) -> int:
-        """Those that one device was given."""
-        return self._sent[device_id]
 
     def down(self, peer: Bearer) -> None:
         """A link has ended, and its ticket with it: what it carries is cut."""
@@ -123,14 +119,14 @@ class ShardRoutes:
     def _outlet(self, peer: Bearer, transport: asyncio.Transport | asyncio.BaseTransport) -> Outlet:
         outlet = Outlet(
             transport.get_extra_info("socket").dup(), self._shelf.supply(), peer=peer.device_id, buffers=self._buffers,
-            forbidden=lambda: self._limits.forbids(peer.device_id), limit=self._limits.upload, sent=lambda size: self._count(peer, size),
+            forbidden=lambda: self._limits.forbids(peer.device_id), limit=self._limits.upload, sent=self._count,
         )  # fmt: skip
         self._outlets[outlet] = peer
         return outlet
 
-    def _count(self, peer: Bearer, size: int) -> None:
+    def _count(self, size: int) -> None:
         with self._counting:
-            self._sent[peer.device_id] += size
+            self._sent += size
 
     # -- one by one -------------------------------------------------------------------------------------------
 
@@ -147,7 +143,7 @@ class ShardRoutes:
             if request.method == hdrs.METH_HEAD:
                 return await self._head(address)
             async with self._turn(peer):
-                return await self._give(request, peer, address)
+                return await self._give(request, address)
         except InputChanged as error:
             return web.Response(status=410, text=f"{error}\n")
         except PayloadUnavailable:
@@ -164,11 +160,11 @@ class ShardRoutes:
         held = await asyncio.to_thread(self._size, address)
         return web.Response(headers={hdrs.CONTENT_LENGTH: str(held), hdrs.ACCEPT_RANGES: "bytes"}, content_type="application/octet-stream")
 
-    async def _give(self, request: web.Request, peer: Bearer, address: bytes) -> web.StreamResponse:
+    async def _give(self, request: web.Request, address: bytes) -> web.StreamResponse:
         shard = await asyncio.get_running_loop().run_in_executor(self._threads, self._read, address)
         if isinstance(shard, Path):
             size = shard.stat().st_size
-            self._count(peer, size)
+            self._count(size)
             return web.FileResponse(shard, chunk_size=_PIECE, headers={hdrs.CONTENT_TYPE: "application/octet-stream"})
         part = part_of(request, len(shard))
         if part is None:
@@ -180,7 +176,7 @@ class ShardRoutes:
         if answer.status == 206:
             answer.headers[hdrs.CONTENT_RANGE] = f"bytes {part.start}-{part.stop - 1}/{len(shard)}"
         await self._send(request, answer, memoryview(shard)[part])
-        self._count(peer, part.stop - part.start)
+        self._count(part.stop - part.start)
         return answer
 
     async def _send(self, request: web.Request, answer: web.StreamResponse, body: memoryview) -> None:

@@ -22,10 +22,10 @@ import aiohttp
 from p2pqueue.errors import NoBulk, PeerGone, told
 from p2pqueue.payload.http_line import Place
 from p2pqueue.payload.limit import Limits
+from p2pqueue.payload.lines import Lines
 from p2pqueue.payload.source import Lane, Request, ShardMissing, Source, SourceFailed, Work
 from p2pqueue.peers.exchange import Channel, Exchange
-from p2pqueue.peers.inlet import TicketRefused
-from p2pqueue.peers.lines import Lines
+from p2pqueue.peers.inlet import Inlet, TicketRefused
 
 BULK_AGAIN: Final = 15.0  # seconds after a failed bulk connection until it is tried again; HTTP serves meanwhile
 HTTP_AGAIN: Final = 15.0  # seconds after a refused ticket until that lane is tried again; a new link has a new ticket
@@ -135,7 +135,7 @@ class Sources:
             old.end()
         linked = self._linked[peer.device_id] = _Linked(peer)
         if peer.http_base is not None and peer.ticket is not None:
-            linked.lines = Lines(Place(peer.http_base, peer.ticket.hex()))
+            linked.lines = Lines(Place(peer.http_base, peer.ticket.hex()), Inlet)
 
     def down(self, peer: ShardPeer) -> None:
         """Its link is gone, and its channels with it."""

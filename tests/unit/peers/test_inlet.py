@@ -14,10 +14,10 @@ import pytest
 
 from p2pqueue.errors import BadShard
 from p2pqueue.payload.http_line import HttpLine, Place
+from p2pqueue.payload.lines import Lines
 from p2pqueue.payload.seal import address_of
 from p2pqueue.payload.source import ShardMissing, SourceFailed
 from p2pqueue.peers.inlet import Inlet, TicketRefused
-from p2pqueue.peers.lines import Lines
 from p2pqueue.peers.stream import ANSWER, ASK, FAILED, MISSING, SHARD
 from tests.unit.peers.served import Asked, Shift
 
@@ -258,7 +258,7 @@ def test_a_shard_that_nobody_wants_any_more_frees_its_thread(act: Act) -> None:
 
 async def test_the_end_of_a_link_frees_the_threads_that_wait_on_its_connections() -> None:
     with peer(nothing) as place:
-        lines, asked = Lines(place), Asked(ADDRESS, len(BODY))
+        lines, asked = Lines(place, Inlet), Asked(ADDRESS, len(BODY))
         waiting = asyncio.ensure_future(asyncio.to_thread(lines.carry, Shift([asked]), lambda size: None))
         await asyncio.sleep(0.2)
         assert not waiting.done()

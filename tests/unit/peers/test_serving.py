@@ -12,9 +12,9 @@ import pytest
 
 from p2pqueue.payload.http_line import Place
 from p2pqueue.payload.limit import Limits
+from p2pqueue.payload.lines import Lines
 from p2pqueue.payload.store import INLINE_LIMIT
 from p2pqueue.peers import inlet, outlet
-from p2pqueue.peers.lines import Lines
 from p2pqueue.peers.serving import OF_ONE, STREAMS_OF_ONE
 from p2pqueue.peers.stream import ANSWER, ASK, PATH, PROTOCOL, SHARD
 from tests.unit.peers.served import MIB, TICKET, Asked, Served, Shift, failures, in_threads, served
@@ -29,7 +29,7 @@ def random_file(folder: Path, size: int) -> Path:
 
 
 def carrying(at: Served, ticket: str = TICKET) -> Lines:
-    return Lines(Place(at.base, ticket))
+    return Lines(Place(at.base, ticket), inlet.Inlet)
 
 
 def work_of(shards: list[tuple[bytes, bytes]]) -> Shift:

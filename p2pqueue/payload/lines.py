@@ -1,22 +1,23 @@
-"""Which connections to a peer's listener stand between two fetches, and how do they end with the link?"""
+"""Which connections to one HTTP server stand between two fetches, and how do they end all at once?"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
-from p2pqueue.payload.http_line import Came, Place
+from p2pqueue.payload.http_line import Came, HttpLine, Place
 from p2pqueue.payload.source import SourceFailed, Work
-from p2pqueue.peers.inlet import Inlet
 
 
 class Lines:
-    """The connections to one peer, as long as its link stands. For any thread."""
+    """The connections to one server until they are closed. For any thread. `make` makes one."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, make: Callable[[Place], HttpLine] = HttpLine) -> None:
         self._place = place
+        self._make = make
         self._lock = threading.Lock()
-        self._resting: list[Inlet] = []
-        self._busy: set[Inlet] = set()
+        self._resting: list[HttpLine] = []
+        self._busy: set[HttpLine] = set()
         self._closed = False
 
     def carry(self, work: Work, came: Came) -> None:
@@ -53,7 +54,7 @@ class Lines:
         for line in resting:
             line.close()
 
-    def _take(self) -> Inlet:
+    def _take(self) -> HttpLine:
         with self._lock:
             if self._closed:
                 raise SourceFailed("the link has ended")
@@ -63,6 +64,6 @@ class Lines:
                     break
                 line.close()
             else:
-                line = Inlet(self._place)
+                line = self._make(self._place)
             self._busy.add(line)
             return line
