@@ -102,9 +102,12 @@ class HttpLine:
 
     def get(self, request: Request, came: Came) -> None:
         """Fills the buffer of one request. Raises `ShardMissing` and `SourceFailed`."""
-        answer = self.ask(f"/shards/{request.address.hex()}", wanted=lambda: request.wanted)
+        self.take(self.ask(f"/shards/{request.address.hex()}", wanted=lambda: request.wanted), request, came)
+
+    def take(self, answer: http.client.HTTPResponse, request: Request, came: Came) -> None:
+        """Takes what follows the head of an answer. Raises as `get` does."""
         if answer.status in (404, 410):
-            words = self._words(answer, lambda: request.wanted)
+            words = self.words(answer, lambda: request.wanted)
             raise ShardMissing(words if answer.status == 410 else "")
         if answer.status != 200:
             raise SourceFailed(self._refusal(answer, lambda: request.wanted))
@@ -228,9 +231,9 @@ class HttpLine:
         return answer.length
 
     def _refusal(self, answer: http.client.HTTPResponse, wanted: Callable[[], bool]) -> str:
-        return f"{self.place.called} answers {answer.status}: {self._words(answer, wanted) or answer.reason}".rstrip(": ")
+        return f"{self.place.called} answers {answer.status}: {self.words(answer, wanted) or answer.reason}".rstrip(": ")
 
-    def _words(self, answer: http.client.HTTPResponse, wanted: Callable[[], bool]) -> str:
+    def words(self, answer: http.client.HTTPResponse, wanted: Callable[[], bool]) -> str:
         """The few words of an answer that brings no shard; what is longer ends the connection."""
         size = answer.length
         if size is None or size > _WORDS or answer.will_close:

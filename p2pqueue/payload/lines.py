@@ -44,15 +44,20 @@ class Lines:
         for line in unfit:
             line.close()
 
-    def close(self) -> None:
-        """Ends all of them; whoever waits for one is told that it failed."""
+    def rest(self) -> None:
+        """Closes those that nobody uses now."""
         with self._lock:
-            self._closed = True
             resting, self._resting = self._resting, []
-            for line in self._busy:
-                line.end()
         for line in resting:
             line.close()
+
+    def close(self) -> None:
+        """Ends all of them, for good; whoever waits for one is told that it failed."""
+        with self._lock:
+            self._closed = True
+            for line in self._busy:
+                line.end()
+        self.rest()
 
     def _take(self) -> HttpLine:
         with self._lock:

@@ -16,8 +16,11 @@ import aiohttp
 from yarl import URL
 
 from p2pqueue.errors import ConfigError, told
+from p2pqueue.payload.http_line import Place
+from p2pqueue.payload.lines import Lines
 from p2pqueue.payload.objects import MAIL_NAME, MOST_LISTED, Listed
-from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed
+from p2pqueue.payload.origin_line import OriginLine
+from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed, Work
 
 T = TypeVar("T")
 PARALLEL: Final = 4
@@ -63,11 +66,28 @@ class OriginClient:
     parallel: int = PARALLEL
     is_last_resort: bool = True
     _signs: bool = field(default=True, repr=False)  # until it says that it does not
+    _lines: Lines = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._lines = Lines(Place(self.address.base, self.address.token, f"the origin {self.name}"), OriginLine)
 
     @property
     def name(self) -> str:
         """Where it is, without its token."""
         return self.address.base
+
+    @property
+    def threads(self) -> int:
+        """How many connections work at once."""
+        return self.parallel
+
+    def carry(self, work: Work) -> None:
+        """Fetches in the calling thread (`source.Carrying`)."""
+        self._lines.carry(work, self.on_bytes)
+
+    def rest(self) -> None:
+        """Closes the connections that no thread uses now."""
+        self._lines.rest()
 
     async def shard(self, address: bytes, size: int) -> bytes:
         """A shard of at most `size` bytes. Raises `ShardMissing` and `SourceFailed`."""

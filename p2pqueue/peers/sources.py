@@ -106,6 +106,8 @@ class Sources:
             finally:
                 for linked in self._linked.values():
                     linked.end()
+                for source in self.origin():
+                    getattr(source, "rest", lambda: None)()
                 self._group = self._session = None
 
     def http(self) -> aiohttp.ClientSession:
