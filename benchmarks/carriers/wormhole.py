@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.carriers.carrier import LIMIT, Carrier, accepts, free_port, program, server, settle, wait_until
+from benchmarks.carriers.carrier import LIMIT, Carrier, NotInstalled, accepts, free_port, program, server, settle, wait_until
 
 
 class _Wormhole:
@@ -42,6 +42,8 @@ def wormhole(folder: Path, root: Path) -> Iterator[Carrier]:
     del root  # the sender reads whatever it is given
     command, twist, port = program("wormhole"), program("twist", "twist3"), free_port()
     words = [twist, "wormhole-mailbox", f"--port=tcp:{port}:interface=127.0.0.1", f"--channel-db={folder}/channels.sqlite"]
-    with server(words, folder / "mailbox.log"):
-        wait_until(lambda: accepts(port), "the mailbox server listens", limit=20)
+    with server(words, folder / "mailbox.log") as mailbox:
+        wait_until(lambda: accepts(port) or mailbox.poll() is not None, "the mailbox server listens", limit=60)
+        if mailbox.poll() is not None:
+            raise NotInstalled("there is no magic-wormhole-mailbox-server")
         yield _Wormhole(folder, command, port)

@@ -172,12 +172,13 @@ def space(folder: Path, count: int, prefixes: Sequence[Prefix] | None = None) ->
         yield devices
 
 
-def start_linked(devices: Sequence[HostedDevice], *flags: str) -> None:
-    """Starts the nodes, each with those before it as its peers, and waits until all are linked directly and count the same."""
+def start_linked(devices: Sequence[HostedDevice], *flags: str, directly: bool = True) -> None:
+    """Starts the nodes, each with those before it as its peers, and waits until all are linked, and count the same."""
     for number, device in enumerate(devices):
         known = [word for other in devices[:number] for word in ("--peer", other.listens_at)]
         device.start("--no-discovery", "--listen", "127.0.0.1:0", *known, *flags)
-    until(lambda: all(each.is_direct(len(devices) - 1) and each.is_in_sync(len(devices) - 1) for each in devices), "all are linked")
+    others = len(devices) - 1
+    until(lambda: all(each.is_in_sync(others) and (each.is_direct(others) or not directly) for each in devices), "all are linked")
 
 
 def until(condition: Callable[[], T], what: str, *, limit: float = LIMIT, every: float = LOOK_EVERY) -> T:
