@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from p2pqueue.cli import edge, quantities
+from p2pqueue.cli import carrying, edge, quantities
 from p2pqueue.cli.group import Group
 from p2pqueue.cli.held import Known, document_of, find_file, known_files, table_of, why_kept
 from p2pqueue.cli.invocation import Invocation, pass_invocation
@@ -34,19 +33,23 @@ if TYPE_CHECKING:
     p2pqueue files evict --to 2GiB
     """,
 )
+@click.option("--watch", is_flag=True, help="Follow the transfers that are under way, until Ctrl-C.")
 @click.pass_context
-def files_command(context: click.Context) -> None:
+def files_command(context: click.Context, watch: bool) -> None:
     """Lists the files, where no command below was named."""
     if context.invoked_subcommand is not None:
         return
     invocation = context.find_object(Invocation) or Invocation()
     check_initialised(invocation.home)
+    if watch:
+        carrying.follow(invocation)
+        return
     with closing(open_shelf(invocation.home, fetches=False)) as shelf:
         known, usage = known_files(invocation, shelf), shelf.usage()
     transfers = _transfers(invocation)
     took = {"stored": usage.stored, "quota": usage.quota, "plain": usage.outputs, "referenced": usage.referenced}
     document = {"schema": 1, "files": [document_of(each) for each in known], "transfers": transfers, "usage": took}
-    invocation.result(document, lambda: [*table_of(known), *_transfer_lines(transfers)])
+    invocation.result(document, lambda: [*table_of(known), *map(carrying.line_of, transfers)])
     if not invocation.json:
         room = f"{quantities.bytes_text(usage.stored)} of {quantities.bytes_text(usage.quota)} sealed in the home"
         plain_part = f", {quantities.bytes_text(usage.outputs)} plain in it" if usage.outputs else ""
@@ -156,18 +159,7 @@ def _transfers(invocation: Invocation) -> list[dict[str, Any]]:
         told = DoorbellClient(invocation.home.socket_path).request("transfers")
     except P2PQueueError:
         return []
-    return [_transfer_document(each) for each in told.get("transfers", ())]
-
-
-def _transfer_document(told: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("name", "lane", "bytes", "rate", "state")
-    return {**told, "sources": [dict(zip(names, each, strict=True)) for each in told["sources"]]}
-
-
-def _transfer_lines(transfers: list[dict[str, Any]]) -> list[str]:
-    from p2pqueue.cli.carrying import transfer_line
-
-    return [transfer_line(each) for each in transfers]
+    return [carrying.document_of(each) for each in told.get("transfers", ())]
 
 
 def _set_pins(invocation: Invocation, files: tuple[str, ...], *, pinned: bool) -> None:

@@ -35,7 +35,7 @@ class Answers:
     @property
     def streams(self) -> dict[str, Stream]:
         """What goes on until either side ends it."""
-        return {"watch": self.watch, "invite": self.invite, "fetch": self.fetch}
+        return {"watch": self.watch, "invite": self.invite, "fetch": self.fetch, "transfers": self.follow_transfers}
 
     async def status(self, fields: dict[str, Any]) -> dict[str, Any]:
         """How the node stands."""
@@ -91,6 +91,12 @@ class Answers:
     async def transfers(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The files that are on their way to this device."""
         return {"transfers": [each.plain() for each in self._node.network.transfers()]}
+
+    async def follow_transfers(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The same again and again: when one begins or ends, and every half second while there are any."""
+        async with aclosing(self._node.network.follow_transfers()) as looks:
+            async for look in looks:
+                yield {"transfers": [each.plain() for each in look]}
 
     async def fetch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Brings a file here: how far it is, and at the end from whom and by which lanes it came."""

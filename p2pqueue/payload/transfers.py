@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -75,7 +75,7 @@ class Transfers:
             return self._looks[root]()
         return self._ended[root][1] if root in self._ended else None
 
-    async def follow(self) -> AsyncIterator[tuple[Transfer, ...]]:
+    async def follow(self) -> AsyncGenerator[tuple[Transfer, ...], None]:
         """All of them again and again: when one begins or ends, and every half second while there are any."""
         changed = asyncio.Event()
         self._watched.add(changed)

@@ -109,6 +109,15 @@ class Network:
         """The files that are on their way to this device."""
         return self._links.fetcher.transfers.now() if self._links is not None else ()
 
+    async def follow_transfers(self) -> AsyncGenerator[tuple[Transfer, ...], None]:
+        """The same again and again, until this device is linked to none any more."""
+        if self._links is None:
+            yield ()
+            return
+        async with aclosing(self._links.fetcher.transfers.follow()) as looks:
+            async for look in looks:
+                yield look
+
     async def invite(self, fields: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Tells what becomes of a code, as `Invitations.asked` does; networking begins for it if need be."""
         self._inviting += 1

@@ -19,7 +19,7 @@ from p2pqueue.workers.handler import failure, misfit, open_files, reported
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.log import AttemptLog
 from p2pqueue.workers.protocol import Continued, Failed, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut, Why
-from p2pqueue.workers.report import Report
+from p2pqueue.workers.report import Report, fetching
 from p2pqueue.workers.workdir import folder_of, remove
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class InlineRunner:
 
     async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
         """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
-        grants = await self._inputs.grants(job) if job.has_input else None
+        grants = await self._inputs.grants(job, fetching(report, job)) if job.has_input else None
         if report.stopped is not None:
             return Stopped(report.stopped), None
         task, key, place = asyncio.current_task(), job.key, _Place(report, job, self._why, self._home)

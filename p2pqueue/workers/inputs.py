@@ -16,6 +16,7 @@ from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.originals import unchanged
 from p2pqueue.workers.protocol import Failed, FileGrant, OutputFile
 from p2pqueue.workers.sealer import clear_problem, has_problem, note_problem
+from p2pqueue.workers.settle import RESUMED
 
 _LOSSES = frozenset({"PayloadUnavailable", "InputChanged"})  # what reading an input raises where a part of it is gone
 
@@ -30,15 +31,18 @@ class Inputs:
 
     store: Store
     shelf: Shelf
-    fetch: Callable[[str], Awaitable[object]] | None = None  # brings a file from another device
+    fetch: Callable[[str, Callable[[int, int], None]], Awaitable[object]] | None = None  # brings a file from another device
 
-    async def grants(self, job: ClaimedJob) -> dict[str, FileGrant]:
-        """The files of a job by their parameters. Raises `Unreachable` where one can't be had here now."""
+    async def grants(self, job: ClaimedJob, tell: Callable[[str], None] = lambda words: None) -> dict[str, FileGrant]:
+        """The files of a job by their parameters. Raises `Unreachable` where one can't be had here now.
+
+        `tell` is told in words how far the fetching of one that isn't here is.
+        """
         if not job.has_input:
             return {}
         files = await self.store.read(lambda connection: files_of(connection, job.job_id))
         try:
-            await self._bring(job, files)
+            await self._bring(job, files, tell)
             known = files or await asyncio.to_thread(self._from_manifest, job)
             granted = {file.parameter: await asyncio.to_thread(self._grant, file) for file in known}
         except (PayloadUnavailable, InputChanged, InputUnreadable, BadShard) as error:
@@ -50,12 +54,13 @@ class Inputs:
             await self.store.write(lambda writer: clear_problem(writer, job.job_id), quiet=True)
         return granted
 
-    async def _bring(self, job: ClaimedJob, files: Sequence[NewFile]) -> None:
+    async def _bring(self, job: ClaimedJob, files: Sequence[NewFile], tell: Callable[[str], None]) -> None:
         """Fetches an input that isn't on this device, or no longer: its original went away, or its copy was damaged."""
         if self.fetch is None or job.input_manifest is None or await asyncio.to_thread(self.shelf.holds, job.input_manifest):
             return
         try:
-            await self.fetch(job.input_manifest)
+            await self.fetch(job.input_manifest, lambda done, size: tell(_so_far(done, size)))
+            tell(RESUMED)
         except PayloadUnavailable:
             if not any(file.path is not None for file in files):  # else what became of the original tells more
                 raise
@@ -107,3 +112,7 @@ class Inputs:
                 raise InputChanged(f"the input {file.path} changed since it was enqueued; enqueue the job again")
             raise PayloadUnavailable(f"the content of {file.name} is not on this device")
         return FileGrant(None if plain is None else str(plain), file.capability, file.name, file.size)
+
+
+def _so_far(done: int, size: int) -> str:
+    return f"fetching its input, {100 * done // size if size else 0} % of {size / 1e6:,.1f} MB"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from p2pqueue.workers.claimed import ClaimedJob
     from p2pqueue.workers.protocol import Outcome, Why
@@ -29,6 +30,11 @@ class Report(Protocol):
 
     async def request(self, kind: str, fields: dict[str, Any]) -> Any:
         """Something the handler asks of the node; gives the answer, or raises a `P2PQueueError`."""
+
+
+def fetching(report: Report, job: ClaimedJob) -> Callable[[str], None]:
+    """Tells, as what a job is at before its handler is called, how far the fetching of its input is."""
+    return lambda words: report.progress(job.progress, words)
 
 
 class Runner(Protocol):

@@ -14,7 +14,7 @@ from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.pool import Pool
 from p2pqueue.workers.protocol import Assignment, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
-from p2pqueue.workers.report import Report
+from p2pqueue.workers.report import Report, fetching
 from p2pqueue.workers.workdir import folder_of, remove
 
 
@@ -29,7 +29,7 @@ class ChildRunner:
 
     async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
         """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
-        grants = await self._inputs.grants(job)
+        grants = await self._inputs.grants(job, fetching(report, job))
         if report.stopped is not None:
             return Stopped(report.stopped), None
         workdir = folder_of(self._home.work_dir, job.key)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import filecmp
+import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -189,6 +191,43 @@ def test_what_came_from_elsewhere_may_go_to_make_room(two: Two, tmp_path: Path) 
     assert told["freed"] >= MIB
     assert (tmp_path / "got.bin").stat().st_size == MIB
     assert box("files", "evict", "--to", "0", check=1).err.count("stays") == 3
+
+
+def test_a_transfer_that_stands_still_is_listed_with_its_reason(two: Two, tmp_path: Path) -> None:
+    box, laptop = two
+    source = tmp_path / "large.bin"
+    source.write_bytes(os.urandom(5 * MIB))
+    manifest = box("share", str(source), "--copy").out.strip()
+    for shard in (box.home / "shards").iterdir():
+        shard.unlink()
+    watching = laptop.start("files", "--watch", "--json")
+    assert watching.stdout is not None
+    assert json.loads(watching.stdout.readline()) == {"schema": 1, "transfers": []}
+    getting = laptop.start("get", manifest, "-o", str(tmp_path / "out"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    looks = (json.loads(line)["transfers"] for line in watching.stdout)
+    assert next(look for look in looks if look and look[0]["size"])[0]["name"] == "large.bin"
+    assert getting.wait(30) == 1
+    (told,) = laptop("files", "--json").json["transfers"]
+    assert (told["root"], told["eta"]) == (manifest, None)
+    assert "shard" in told["why"]
+    assert "stands still" in laptop("files").out
+    watching.terminate()
+    watching.communicate()
+
+
+def test_what_a_job_waits_for_is_seen_while_its_input_is_fetched(p2p: CommandLine, tmp_path: Path) -> None:
+    other = CommandLine(p2p.home.parent / "other", p2p.environment)
+    with invited(p2p) as invitation:
+        other("join", invitation.code, "--peer", invitation.address, "--label", "laptop")
+    source = tmp_path / "input.bin"
+    source.write_bytes(os.urandom(30 * MIB))
+    other("config", "set", "rate", "10MB")
+    with other.node(*NET) as node, p2p.node(*NET, "--no-work", "--peer", node.ready["addresses"][0], app=None):
+        wait_until(lambda: online(other) == {"box": True, "laptop": True})
+        job = p2p("enqueue", "copy", "-f", f"source={source}").id
+        steps = [json.loads(line) for line in other("watch", job, "--json").out.splitlines()]
+    assert steps[-1]["status"] == "succeeded"
+    assert any("fetching its input" in (step["phase"] or "") for step in steps)
 
 
 def test_verify_finds_a_rotten_copy_drops_it_and_gets_a_sound_one(two: Two, folder: Path, tmp_path: Path) -> None:
