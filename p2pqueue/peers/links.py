@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from p2pqueue.errors import MalformedMessage, P2PQueueError
-from p2pqueue.identity.roles import relays
+from p2pqueue.identity.roles import allows, relays
 from p2pqueue.net import codes
 from p2pqueue.net.addresses import AddressBook
 from p2pqueue.net.mesh import Mesh
@@ -26,6 +26,7 @@ from p2pqueue.payload.source import Source
 from p2pqueue.peers.greeting import greet
 from p2pqueue.peers.hearsay import Hearsay
 from p2pqueue.peers.linked import LinkedPeer
+from p2pqueue.peers.mailbox import Mailbox
 from p2pqueue.peers.metered import Metered
 from p2pqueue.peers.pairing import Invitations
 from p2pqueue.peers.parts import Parts
@@ -83,6 +84,13 @@ class Links:
             self.origin = open_origin(settings.origin, self.sources.http, self.sources.came_from_origin)
             if settings.origin_policy != "never":
                 self.uploader = Uploader(shelf, self.origin, parts.wanted)
+        self.mailbox: Mailbox | None = None
+        if self.origin is not None and allows(identity.role, "space key"):
+            self.mailbox = Mailbox(
+                parts.store, self.origin, identity, parts.members, is_on=lambda: self.mesh.is_online,
+                posts=settings.origin_policy != "never", linked=lambda: self.mesh.peers.keys(),
+                brought=self.replication.brought, dropped=self.replication.dropped,
+            )  # fmt: skip
         self.invitations = Invitations(identity=identity, write=parts.store.write, announce=self._announce, addresses=self.addresses)
         self.mesh = Mesh(
             identity=identity, admit=parts.members.admit, known=parts.members.known, options=_options(settings), book=book,
@@ -118,6 +126,8 @@ class Links:
                 group.create_task(loop)
             if self.uploader is not None:
                 group.create_task(self.uploader.run())
+            if self.mailbox is not None:
+                group.create_task(self.mailbox.run())
 
     # -- what may be asked ------------------------------------------------------------------------------------
 
@@ -140,6 +150,7 @@ class Links:
             "carried": dict(self.sources.carried),
             "sent": {"http": self.routes.sent, "webrtc": self.sources.sent},
             "origin": None if self.origin is None else self.origin.name,
+            "mailbox": None if self.mailbox is None else self.mailbox.status(),
             "uploads": None if self.uploader is None else {"sent": self.uploader.sent, "trouble": self.uploader.trouble},
         }
 
@@ -165,6 +176,8 @@ class Links:
         self._parts.on_gone(peer.device_id, in_order)
         if self.uploader is not None:
             self.uploader.wake()
+        if self.mailbox is not None:
+            self.mailbox.hurry()
 
     def _died(self, device_id: str) -> None:
         _log.info("%s died: its connection ended without a word, and nobody listens there any more", device_id[:8])

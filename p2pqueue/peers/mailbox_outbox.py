@@ -102,7 +102,15 @@ class Outbox:
         base, batches = ({}, ()) if self.index is None else (self.index.base, self.index.batches)
         if anew is not None or self._has_unsent(state, own, reach):
             kept = 0 if anew is not None else kept_batches(batches)
-            base = base if kept else {author: seq for author, seq in lowest(members).items() if own is None or author in own}
+            base = (
+                base
+                if kept
+                else {
+                    author: seq
+                    for author, seq in (lowest([numbers(state.heads), *members]) if members else {}).items()
+                    if own is None or author in own
+                }
+            )
             batches = (*batches[:kept], *await self._new_batch(state, own, base, batches[:kept], reach))
         rows, ended = await self._asked(), await self._answers(state, others)
         told = {tag: refusals[:MOST_REFUSED] for tag, refusals in refused.items() if tag != self.tag}
@@ -119,7 +127,7 @@ class Outbox:
     def _reach(self, state: State, others: Mapping[str, Seen]) -> Counted:
         """How far others come without this outbox. A device that may not relay counts on others for what isn't its own."""
         if not self.relays:
-            return numbers(state.heads)
+            return _known(state)
         return highest(*[each.index.covers for each in others.values() if each.relays and each.is_whole])
 
     def _has_unsent(self, state: State, own: set[bytes] | None, reach: Counted) -> bool:
@@ -184,7 +192,7 @@ class Outbox:
         if kept and self.relays:
             counted = highest(counted, reach)
         if own is not None:
-            others = {author: seq for author, seq in numbers(state.heads).items() if author not in own}
+            others = {author: seq for author, seq in _known(state).items() if author not in own}
             counted = {author: seq for author, seq in counted.items() if author in own} | others
         batch = await self._read_batch(counted)
         self._blocked = state if batch.heads is None else None
@@ -193,13 +201,16 @@ class Outbox:
         return (batch,)
 
     async def _read_batch(self, counted: Counted) -> Batch:
-        """Reads and puts every live write above `counted`, until one read transaction finds nothing more."""
+        """Reads and puts every live write above `counted`, until one read transaction finds nothing more.
+
+        Its base is where what lives below that ends: who counts so far lacks nothing that was left out.
+        """
         held: dict[bytes, Spans] = {}
         parts = _Parts(self)
         falls: int | None = None
         while True:
             told = {author: tuple(spans) for author, spans in held.items()}
-            request = ReadUnsent(self._next(), counted, told, not self.relays, PAGE, MAX_WRITES, MAX_BYTES)
+            request = ReadUnsent(self._next(), counted, told, not self.relays, PAGE, MAX_WRITES, MAX_BYTES, True)
             page = cast(Page, await self.hand.answer(self.peering, request))
             if falls is not None and page.falls != falls:
                 raise WorldError("a head fell while mail was written; it is written again")
@@ -218,7 +229,7 @@ class Outbox:
         for author, spans in held.items():
             spans.forget_to(max(counted.get(author, 0), heads[author].seq if heads and author in heads else 0))
         self._loose = {author: spans for author, spans in held.items() if spans}
-        return Batch(counted, heads, tuple(parts.done), bool(self._loose))
+        return Batch(page.reached, heads, tuple(parts.done), bool(self._loose))
 
     async def _put_index(self, found: Index) -> None:
         listed = [int(name[2:18], 16) for name in self._names if name.startswith(INDEX) and _is_hex(name[2:18])]
@@ -275,6 +286,11 @@ class _Parts:
                 raise WorldError("there is more to write to the mailbox than it takes")
             self.done.append(await self.outbox.put_part(pack_part(self._waiting)))
             self._waiting, self._size = [], 0
+
+
+def _known(state: State) -> Counted:
+    """How far there is anything here of each author, counted or not."""
+    return highest(numbers(state.heads), {author: spans.highest for author, spans in state.held.items()})
 
 
 def _is_hex(text: str) -> bool:

@@ -13,7 +13,7 @@ from p2pqueue.peers.mailbox_format import MOST_BATCHES, Batch, Counted, Index
 from p2pqueue.replica.write import Head
 
 REFRESH_AFTER: Final = 7 * 86_400_000  # milliseconds after which an outbox is written anew, so that it never looks abandoned
-_SMALL: Final = 4 * 1024  # bytes that a new batch is taken to have
+SMALL = 4 * 1024  # bytes that a new batch is taken to have
 
 
 def dominates(heads: Mapping[bytes, Head], base: Counted) -> bool:
@@ -110,7 +110,7 @@ def kept_batches(batches: Sequence[Batch]) -> int:
 
     Sizes fall by halves, so that there are few, and each write is written again a few times at most.
     """
-    total = _SMALL
+    total = SMALL
     for kept in range(len(batches), 0, -1):
         if batches[kept - 1].size > 2 * total and kept < MOST_BATCHES and batches[kept - 1].heads is not None:
             return kept

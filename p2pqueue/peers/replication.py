@@ -16,6 +16,7 @@ from p2pqueue.peers.conversation import Conversation
 from p2pqueue.peers.disk import Disk
 from p2pqueue.peers.linked import LinkedPeer
 from p2pqueue.replica.effects import Answer, DropEnded, Merge, MoveHeads, Observe, Observed, Recheck, Report, Request, Taken
+from p2pqueue.replica.messages import RowId
 from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.store import Store
 
@@ -91,6 +92,15 @@ class Replication:
         linked = self._linked.get(peer.device_id)
         if linked is not None and linked.conversation.peer is peer:
             linked.conversation.received(message)
+
+    def brought(self, forked: bool) -> None:
+        """Rows have come by another way: linked devices may lack them."""
+        self._tell(local=forked)
+
+    def dropped(self, rows: tuple[RowId, ...]) -> None:
+        """Rows were dropped since they ended elsewhere, as was told by another way."""
+        for linked in tuple(self._linked.values()):
+            linked.conversation.dropped(rows)
 
     # --- running ---
 

@@ -63,6 +63,7 @@ class ReadUnsent:
     messages: int
     max_writes: int  # in a message
     max_bytes: int  # in a message
+    reached: bool = False  # tell what lives at or below `counted` too
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class Page:
     """Answers `ReadUnsent`, by the writes of so many messages.
 
     `rest` says what is left beyond these: nothing, more to send, or only what may not be relayed. `covered` are numbers of
-    which nothing is unsent beside these writes: what is not among them there was not live any more.
+    which nothing is unsent beside these writes: what is not among them there was not live any more. `reached`, where it was
+    asked for, is of each author the highest number of a live write that the peer counts.
     """
 
     messages: tuple[Sequence[Write], ...]
@@ -78,6 +80,7 @@ class Page:
     heads: Mapping[bytes, Head]
     falls: int
     covered: Mapping[bytes, Span] = field(default_factory=dict)
+    reached: Mapping[bytes, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,9 @@ class Peering:
         only = _authors_of(connection, None) if request.own_only else None
         if only is not None:
             heads = {author: head for author, head in heads.items() if author in only}
+        reached = reading.reached(connection, request.counted) if request.reached else {}
         if not reading.is_anything_unsent(connection, request.counted, request.held):  # as nearly always
-            return Page((), "nothing", heads, _falls(connection))
+            return Page((), "nothing", heads, _falls(connection), reached=reached)
         limit = request.messages * request.max_writes
         rows, left, is_more = _unsent_rows(connection, request, only, limit // _REGISTERS + 1)
         writes = (
@@ -142,7 +143,7 @@ class Peering:
         for message in unkept:
             for author, numbers in numbers_of(message).items():
                 left.setdefault(author, []).extend(numbers)
-        return Page(tuple(kept), rest, heads, _falls(connection), _covered(connection, request, heads, left))
+        return Page(tuple(kept), rest, heads, _falls(connection), _covered(connection, request, heads, left), reached)
 
     def _merge(self, request: Merge) -> Taken:
         writes: Sequence[Write] = request.writes

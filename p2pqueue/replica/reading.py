@@ -252,6 +252,15 @@ def unsent_aside(
     return lacking[:limit]
 
 
+def reached(connection: sqlite3.Connection, counted: Mapping[bytes, int]) -> dict[bytes, int]:
+    """Of each author the highest number up to the counted one that is live here, or kept aside."""
+    live = "SELECT max(seq) FROM changes INDEXED BY changes_by_author WHERE author = ?1 AND seq <= ?2"
+    aside = "SELECT max(seq) FROM set_aside WHERE author = ?1 AND seq <= ?2"
+    query = f"SELECT max(coalesce(({live}), 0), coalesce(({aside}), 0))"
+    found = {author: int(connection.execute(query, (author, seq)).fetchone()[0]) for author, seq in counted.items()}
+    return {author: seq for author, seq in found.items() if seq}
+
+
 def highest_hole(connection: sqlite3.Connection, author: bytes, below: int) -> int:
     """The highest number up to `below` of which more is known than what may be passed on now, 0 if there is none."""
     unchecked = "SELECT max(seq) FROM changes INDEXED BY changes_unverified WHERE verified = 0 AND author = ?1 AND seq <= ?2"

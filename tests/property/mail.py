@@ -30,23 +30,35 @@ SPACE_KEY = b"k" * 32
 
 @dataclass
 class Place:
-    """A store of mail. `late` lists are those of so many changes ago; `fails` of the next readings come to nothing."""
+    """A store of mail.
+
+    What it lists of an outbox is of so many changes ago as `late` says; of each outbox so many of the next readings as
+    `lost` says find nothing; and so many of the next requests as `fails` says come to nothing.
+    """
 
     objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     history: list[dict[str, tuple[bytes, int]]] = field(default_factory=lambda: [{}])
-    late: int = 0
+    late: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
     fails: int = 0
     puts: int = 0
     reads: int = 0
 
     async def list_mail(self, space: str) -> list[Listed]:
         self._may_fail()
-        shown = self.history[max(0, len(self.history) - 1 - self.late)]
-        return [Listed(name, len(body), str(mark), 0.0) for name, (body, mark) in shown.items() if name.startswith(space)]
+        found: dict[str, tuple[bytes, int]] = {}
+        for tag in {name.split("/")[1] for shown in self.history for name in shown}:
+            shown = self.history[max(0, len(self.history) - 1 - self.late.get(tag, 0))]
+            found.update((name, each) for name, each in shown.items() if name.split("/")[1] == tag)
+        return [Listed(name, len(body), str(mark), 0.0) for name, (body, mark) in found.items() if name.startswith(space)]
 
     async def get_mail(self, name: str, *, limit: int) -> bytes | None:
         self._may_fail()
         self.reads += 1
+        tag = name.split("/")[1]
+        if self.lost.get(tag):
+            self.lost[tag] -= 1
+            return None
         if name in self.objects:
             assert len(self.objects[name][0]) <= limit
         return self.objects[name][0] if name in self.objects else None
@@ -235,7 +247,7 @@ class World:
 
     def settle(self, *, rounds: int = 12) -> None:
         """From here on the store does what it should, and each device comes by from time to time."""
-        self.place.late = self.place.fails = 0
+        self.place.late, self.place.lost, self.place.fails = {}, {}, 0
         for _ in range(rounds):
             for device in self.devices:
                 self.now += 700.0
