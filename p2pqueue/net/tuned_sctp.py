@@ -74,11 +74,10 @@ class TunedSctp(SctpTransport):
     async def _receive_chunk(self, chunk: Any) -> None:
         if chunk.type == HEARTBEAT_ACK:
             self._sounding.hear(chunk.params)
-        known = self._last_received_tsn if self._flight is not None else None
         await super()._receive_chunk(chunk)
-        if known is not None:
-            self._last_received_tsn = known  # an INIT that comes late, or twice, begins nothing anew
-        elif self._last_received_tsn is not None and self._flight is None:
+        if self._inbound is not None:
+            self._last_received_tsn = (self._inbound.next - 1) & _WRAP  # an INIT that comes late, or twice, begins nothing anew
+        elif self._last_received_tsn is not None:
             self._inbound = Inbound(self._last_received_tsn + 1, limit=HELD_LIMIT)
             assert self._remote_port is not None
             self._writer = Writer(self._local_port, self._remote_port, self._remote_verification_tag, checked=not self._unchecked)

@@ -67,18 +67,20 @@ async def test_both_directions_bear_bad_weather_at_once(pair: str) -> None:
     assert [task.result() for task in taking] == 2 * [_digest(_frames())]
 
 
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("pair", PAIRS)
-async def test_a_connection_opens_in_bad_weather(pair: str) -> None:
-    weather = Weather(8, lost=0.1, doubled=0.1, late=0.1)
+async def test_a_connection_opens_in_bad_weather(pair: str, seed: int) -> None:
+    weather = Weather(seed, lost=0.1, doubled=0.2, late=0.3, by=0.02)
     one, other = (connection(controlling=first, tuned=tuned) for first, tuned in zip((True, False), PAIRS[pair], strict=True))
     for end in (one, other):
         disturb(end, weather)
     try:
         await join(one, other, timeout=20.0)
         messages = inbox(other)
-        one.send(b"through")
+        for number in range(20):
+            one.send(bytes([number]) * 3000)
         async with asyncio.timeout(20):
-            assert await messages.get() == b"through"
+            assert [await messages.get() for _ in range(20)] == [bytes([number]) * 3000 for number in range(20)]
     finally:
         await one.close()
         await other.close()
