@@ -12,6 +12,7 @@ from p2pqueue.errors import MalformedMessage
 from p2pqueue.net.packets import DUPLICATES_LIMIT, FIRST, LAST, Fragment
 
 FARTHEST = 0xFFFF  # packets ahead of the first that is missing: what an acknowledgement can name
+RANGES_LIMIT = 1000  # gaps that are kept; one acknowledgement tells of 200
 _WHOLE = FIRST | LAST
 
 Message = tuple[int, int, bytes]  # stream, protocol, data
@@ -78,12 +79,16 @@ class Inbound:
             return
         if self.held + len(fragment[4]) > self._limit:
             return  # it will be sent again, since nobody acknowledges it
-        self._early[tsn] = fragment
-        self.held += len(fragment[4])
+        if self._note_early(tsn):
+            self._early[tsn] = fragment
+            self.held += len(fragment[4])
+
+    def _note_early(self, tsn: int) -> bool:
+        """Adds it to the ranges, unless they are too many."""
         ranges = self._ranges
         if ranges and ranges[-1][1] == tsn - 1:  # as nearly always
             ranges[-1][1] = tsn
-            return
+            return True
         at = bisect_left(ranges, [tsn])
         joins_before, joins_after = at > 0 and ranges[at - 1][1] == tsn - 1, at < len(ranges) and ranges[at][0] == tsn + 1
         if joins_before and joins_after:
@@ -92,8 +97,11 @@ class Inbound:
             ranges[at - 1][1] = tsn
         elif joins_after:
             ranges[at][0] = tsn
-        else:
+        elif len(ranges) < RANGES_LIMIT:
             ranges.insert(at, [tsn, tsn])
+        else:
+            return False
+        return True
 
     def _catch_up(self) -> None:
         while self._ranges and self._ranges[0][0] == self.next:

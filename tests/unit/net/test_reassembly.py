@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.net.packets import FIRST, LAST, Fragment
-from p2pqueue.net.reassembly import FARTHEST, Inbound
+from p2pqueue.net.reassembly import FARTHEST, RANGES_LIMIT, Inbound
 
 NEAR_THE_END = 2**32 - 5  # TSNs begin anew after it
 
@@ -75,6 +75,16 @@ def test_what_comes_early_is_held_only_up_to_the_limit() -> None:
     for tsn in range(50):
         inbound.take((tsn, FIRST | LAST, 0, 53, bytes(30)))
     assert len(inbound.messages) == 50
+
+
+def test_countless_gaps_cost_no_more_than_a_thousand() -> None:
+    inbound = Inbound(0, limit=10**6)
+    for tsn in range(2, 6000, 2):
+        inbound.take((tsn, FIRST | LAST, 0, 53, b"x"))
+    assert len(inbound.gaps()) == RANGES_LIMIT == inbound.held
+    for tsn in range(6000):
+        inbound.take((tsn, FIRST | LAST, 0, 53, b"x"))
+    assert (len(inbound.messages), inbound.held) == (6000, 0)
 
 
 @pytest.mark.parametrize(
