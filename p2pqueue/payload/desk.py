@@ -24,7 +24,7 @@ from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
 from p2pqueue.payload.twins import Content, twins_of, verified_of
 
 WAIT: Final = 1.0  # seconds that a thread waits for something to do before its lane is let go
-LOOK: Final = 0.02  # seconds between two looks of such a thread
+LOOK: Final = 0.05  # seconds between two looks of such a thread
 
 _log = logging.getLogger(__name__)
 
