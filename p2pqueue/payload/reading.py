@@ -24,6 +24,7 @@ from p2pqueue.payload.manifest import Chunk, FileManifest, FolderManifest, Parte
 from p2pqueue.payload.memory import pages
 from p2pqueue.payload.plain import FileIdentity, identify_open, open_plain, shown
 from p2pqueue.payload.seal import address_of, chunk_key, open_into, seal_into
+from p2pqueue.payload.steady import read_piece
 from p2pqueue.payload.store import ShardStore, read_whole
 
 PIECE: Final = 1024**2  # bytes that are given out at once
@@ -65,6 +66,7 @@ class Reader:
         self._space_key = space_key
         self._sealed = memoryview(b"")
         self._source: tuple[str, io.FileIO, FileIdentity] | None = None
+        self._culprit: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +141,7 @@ class Reader:
         for place in self._places(chunk.address):
             if self._read_plain(place, out, chunk):
                 return
-            changed = place.path
+            changed = self.changed_in(place)
         raise missing(chunk.address, name, changed)
 
     def sealed(self, address: bytes) -> bytes:
@@ -155,7 +157,7 @@ class Reader:
                 seal_into(place.algorithm, place.key, made[: place.length], made)  # in place
                 if address_of(made) == address:
                     return bytes(made)
-            changed = place.path
+            changed = self.changed_in(place)
         raise missing(address, "a file", changed)
 
     def _complete(self, manifest: PartedManifest) -> FileManifest:
@@ -209,12 +211,17 @@ class Reader:
         """Reads from a plain file, or from several; False when one is gone or is another by its marks."""
         if not place.pieces:
             return self._read_part(place.path, place.marks, place.offset, out)
+        base, start = os.fsencode(os.path.join(place.path, "")), 0
         for path, marks, offset, length in msgpack.unpackb(place.pieces):
-            whole = os.path.join(place.path, os.fsdecode(path))
-            if not self._read_part(whole, marks, offset, out[:length]):
+            if not read_piece(base + path, marks, offset, out[start : start + length]):
+                self._culprit = os.fsdecode(base + path)
                 return False
-            out = out[length:]
-        return not out
+            start += length
+        return start == len(out)
+
+    def changed_in(self, place: Place) -> str:
+        """The file that is not what it was, where a place could not be read."""
+        return self._culprit if place.pieces and self._culprit is not None else place.path
 
     def _read_part(self, path: str, marks: str, offset: int, out: memoryview) -> bool:
         try:

@@ -95,6 +95,27 @@ def read_small(at: int | None, folder: str, item: Item, buffer: memoryview) -> N
         raise changed(folder + name)
 
 
+def read_piece(path: bytes, marks: str, offset: int, buffer: memoryview) -> bool:
+    """Reads a part of a file; False where it is gone, or is another by its marks (see `FileIdentity`)."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+        try:
+            if offset:
+                os.lseek(descriptor, offset, os.SEEK_SET)
+            left = len(buffer) - _read_into(descriptor, buffer)
+            while left:
+                read = _read_into(descriptor, buffer[-left:])
+                if not read:
+                    return False
+                left -= read
+            told = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+    return f"{told.st_ino}:{told.st_size}:{told.st_mtime_ns}" == marks
+
+
 if hasattr(os, "readv"):
 
     def _read_into(descriptor: int, buffer: memoryview) -> int:

@@ -103,7 +103,7 @@ class Supply(Reader):
                 seal_into(place.algorithm, place.key, plain, sealed)
                 if address_of(sealed) == held.address:
                     return sealed
-            changed = place.path
+            changed = self.changed_in(place)
         raise missing(held.address, "a file", changed)
 
     def _remember(self, held: Held) -> None:

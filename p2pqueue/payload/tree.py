@@ -67,7 +67,7 @@ def encode_page(references: bytes, sizes: list[int], entries: list[list[Any]]) -
 
 def decode_page(data: bytes | memoryview) -> Page:
     """The page of these bytes. Raises `MalformedMessage` for any claim that can't be true."""
-    told = wire.unpack(data, limit=ROOT_LIMIT)
+    told = wire.unpack(data, limit=ROOT_LIMIT, nesting=None)  # every value is looked at below
     if not (type(told) is list and len(told) == 3 and type(told[0]) is bytes and type(told[1]) is list and type(told[2]) is list):
         raise MalformedMessage("A page of a folder is no list of chunks and entries")
     references, sizes, listed = told
