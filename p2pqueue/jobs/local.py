@@ -24,6 +24,9 @@ LOCAL_TABLES = (
     # What a person keeps on this device, whatever becomes of the jobs that name it.
     "CREATE TABLE IF NOT EXISTS pins (capability TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS tasks (name TEXT PRIMARY KEY, queue TEXT NOT NULL, description TEXT NOT NULL) WITHOUT ROWID",
+    # What this device put on an origin, by the file that it belongs to; see `peers/retiring.py`.
+    """CREATE TABLE IF NOT EXISTS uploaded (
+        origin TEXT NOT NULL, root BLOB NOT NULL, address BLOB NOT NULL, PRIMARY KEY (origin, root, address)) WITHOUT ROWID""",
     # Claims that the rows of their jobs do not tell yet; see `workers/begun.py`.
     "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), claims BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS worker (one INTEGER PRIMARY KEY CHECK (one = 1), ability TEXT NOT NULL)",

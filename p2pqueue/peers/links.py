@@ -31,6 +31,7 @@ from p2pqueue.peers.metered import Metered
 from p2pqueue.peers.pairing import Invitations
 from p2pqueue.peers.parts import Parts
 from p2pqueue.peers.replication import Replication
+from p2pqueue.peers.retiring import Retiring
 from p2pqueue.peers.seen import Seen
 from p2pqueue.peers.serving import ShardRoutes
 from p2pqueue.peers.signals import Signal, Signals
@@ -80,10 +81,16 @@ class Links:
         self.routes = ShardRoutes(shelf, lambda request: self.mesh.bearer(request), self.fetcher.limits)
         self.origin: AnyOrigin | None = None
         self.uploader: Uploader | None = None
+        self.retiring: Retiring | None = None
         if settings.origin and "origin" in settings.lanes:
             self.origin = open_origin(settings.origin, self.sources.http, self.sources.came_from_origin)
+            self.retiring = Retiring(
+                parts.store, shelf, self.origin, describe=self.fetcher.describe, is_on=lambda: self.mesh.is_online
+            )  # fmt: skip
             if settings.origin_policy != "never":
-                self.uploader = Uploader(shelf, self.origin, parts.wanted)
+                self.uploader = Uploader(
+                    shelf, self.origin, parts.wanted, note=self.retiring.note, take=parts.limits.upload.take, forbids=self._forbids_upload
+                )  # fmt: skip
         self.mailbox: Mailbox | None = None
         if self.origin is not None and allows(identity.role, "space key"):
             self.mailbox = Mailbox(
@@ -124,6 +131,8 @@ class Links:
         async with asyncio.TaskGroup() as group:
             for loop in (self.replication.run(), self.sources.run(), greet(self.signals, self.hurried), self.twin.run(), self.seen.run()):
                 group.create_task(loop)
+            if self.retiring is not None:
+                group.create_task(self.retiring.run())
             if self.uploader is not None:
                 group.create_task(self.uploader.run())
             if self.mailbox is not None:
@@ -212,6 +221,9 @@ class Links:
     async def _holders(self, capability: str) -> Sequence[tuple[str, str]]:
         here = self._parts.identity.device_id
         return await self._parts.store.read(lambda connection: holders(connection, capability, here=here))
+
+    def _forbids_upload(self) -> str | None:
+        return "this device is offline" if not self.mesh.is_online else self._parts.limits.forbids("origin")
 
     def _origins(self) -> Sequence[Source]:
         return () if self.origin is None else (self.origin,)

@@ -2,13 +2,14 @@
 
 What a job needs and nobody who is linked can take: an input whose job waits while no linked device could run it, an
 output whose enqueuer is not there. In the background, shard by shard, the manifest last: a file whose manifest an
-origin has is whole there. Whatever goes wrong is tried again with growing waits.
+origin has is whole there. Whatever goes wrong is tried again with growing waits, and what is there isn't sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -23,19 +24,34 @@ LOOK_EVERY: Final = 3.0  # seconds between two looks for what came to be needed 
 GATHER: Final = 1.0  # seconds from an event to the look: a device that links now may take what is needed
 FIRST_WAIT: Final = 2.0  # seconds after a failure; doubles
 LONGEST_WAIT: Final = 120.0  # seconds
+AGAIN_AFTER: Final = 86_400.0  # seconds after which a file that was whole there is looked at again: another may have removed parts
+ASKED: Final = 8  # shards on end that were not there, after which only some are asked for before they are sent
+SAMPLE: Final = 16  # of so many one is asked for then
 
 _log = logging.getLogger(__name__)
 
 
 class Uploader:
-    """Puts files on an origin. `wanted` gives the capabilities of those that should be there by the policy."""
+    """Puts files on an origin. `wanted` gives the capabilities of those that should be there by the policy.
 
-    def __init__(self, shelf: Shelf, origin: AnyOrigin, wanted: Callable[[], Awaitable[Sequence[str]]]) -> None:
+    `note` remembers durably what is about to be put there, `take` waits until so many bytes may go, and `forbids` says
+    why nothing may be sent now, None where it may.
+    """
+
+    def __init__(
+        self, shelf: Shelf, origin: AnyOrigin, wanted: Callable[[], Awaitable[Sequence[str]]], *,
+        note: Callable[[bytes, Sequence[bytes]], Awaitable[object]], take: Callable[[int], Awaitable[object]],
+        forbids: Callable[[], str | None],
+    ) -> None:  # fmt: skip
         self._shelf = shelf
         self._origin = origin
         self._wanted = wanted
+        self._note = note
+        self._take = take
+        self._forbids = forbids
         self._wake = asyncio.Event()
-        self._done: set[bytes] = set()  # addresses of manifests that the origin has
+        self._done: dict[bytes, float] = {}  # addresses of manifests that the origin has, and when that was found
+        self._absent = 0  # shards on end that were asked for and were not there
         self.sent = 0  # bytes
         self.trouble: str | None = None  # why the last upload failed, until one succeeds
 
@@ -49,14 +65,14 @@ class Uploader:
         while True:
             self._wake.clear()
             try:
-                for capability in await self._wanted():
+                for capability in () if self._forbids() else await self._wanted():
                     await self._upload(capability)
-                self.trouble, wait = None, FIRST_WAIT
+                self.trouble, wait = self._forbids(), FIRST_WAIT
             except (SourceFailed, P2PQueueError) as error:
                 if str(error) != self.trouble:
                     _log.warning("an upload failed and is tried again: %s", error)
                 self.trouble = str(error)
-                await asyncio.sleep(wait)
+                await asyncio.sleep(wait * random.uniform(0.8, 1.2))
                 wait = min(2 * wait, LONGEST_WAIT)
                 continue
             try:
@@ -68,15 +84,19 @@ class Uploader:
 
     async def _upload(self, capability: str) -> None:
         root = parse_capability(capability).address
-        if root in self._done:
+        now = time.monotonic()
+        seen = self._done.get(root)
+        if seen is not None and now - seen < AGAIN_AFTER:
             return
-        if not await self._origin.has(root):
-            begun = time.monotonic()
+        if seen is not None or not await self._origin.has(root):
             addresses = await asyncio.to_thread(self._shelf.addresses, capability)
-            await self._put_all(list(dict.fromkeys(addresses[:-1])))
+            others = list(dict.fromkeys(addresses[:-1]))
+            await self._note(root, [*others, root])
+            self._absent = 0
+            await self._put_all(others)
             await self._put(root)
-            _log.info("a file of %d shards is on the origin after %.1f s", len(addresses), time.monotonic() - begun)
-        self._done.add(root)
+            _log.info("a file of %d shards is on the origin after %.1f s", len(addresses), time.monotonic() - now)
+        self._done[root] = now
 
     async def _put_all(self, addresses: list[bytes]) -> None:
         left = iter(addresses)
@@ -93,8 +113,20 @@ class Uploader:
             raise failures.exceptions[0] from None
 
     async def _put(self, address: bytes) -> None:
-        if await self._origin.has(address):
+        if (why := self._forbids()) is not None:
+            raise SourceFailed(why)
+        if await self._is_there(address):
             return
         body = await asyncio.to_thread(self._shelf.shard, address)
+        await self._take(len(body))
         await self._origin.put(address, body)
         self.sent += len(body)
+
+    async def _is_there(self, address: bytes) -> bool:
+        """Asks, unless the last were all missing: then a sample tells whether that has changed."""
+        if self._absent >= ASKED and self._absent % SAMPLE:
+            self._absent += 1
+            return False
+        there = await self._origin.has(address)
+        self._absent = 0 if there else self._absent + 1
+        return there
