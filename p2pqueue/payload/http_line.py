@@ -32,6 +32,10 @@ _WORDS: Final = 1000  # bytes of the server's own words
 Came = Callable[[int], object]
 
 
+class Unreachable(SourceFailed):
+    """No connection can be made."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a server is, and what it is shown."""
@@ -194,7 +198,7 @@ class HttpLine:
             if secure:
                 sock = ssl.create_default_context().wrap_socket(sock, server_hostname=parts.hostname)
         except (OSError, ValueError) as error:
-            raise SourceFailed(f"{self.place.called} can't be reached: {_reason(error)}") from error
+            raise Unreachable(f"{self.place.called} can't be reached: {_reason(error)}") from error
         with self._lock:
             if not self._ended:
                 self._sock = sock

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import aiohttp
 
 from p2pqueue.errors import NoBulk, PeerGone, told
-from p2pqueue.payload.http_line import Place
+from p2pqueue.payload.http_line import Place, Unreachable
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.lines import Lines
 from p2pqueue.payload.source import Lane, Request, ShardMissing, Source, SourceFailed, Work
@@ -28,7 +28,7 @@ from p2pqueue.peers.exchange import Channel, Exchange
 from p2pqueue.peers.inlet import Inlet, TicketRefused
 
 BULK_AGAIN: Final = 15.0  # seconds after a failed bulk connection until it is tried again; HTTP serves meanwhile
-HTTP_AGAIN: Final = 15.0  # seconds after a refused ticket until that lane is tried again; a new link has a new ticket
+HTTP_AGAIN: Final = 15.0  # seconds after a refused ticket, or in vain, until that lane is tried again; a new link has a new ticket
 HTTP_PARALLEL: Final = 4  # connections to one peer, as far as there are cores to check what comes
 HTTP_PARALLEL_FAR: Final = 8  # on a long path, where each loss slows its connection down for long
 FAR: Final = 0.01  # seconds of a round trip from which on a path counts as long
@@ -272,6 +272,10 @@ class _Http:
             self.lines.carry(work, lambda size: self.sources.came("http", size))
         except TicketRefused:
             self.linked.no_http_until = time.monotonic() + HTTP_AGAIN
+            raise
+        except Unreachable:  # each attempt may take seconds
+            if self.linked.peer.path == "webrtc":
+                self.linked.no_http_until = time.monotonic() + HTTP_AGAIN
             raise
 
     async def shard(self, address: bytes, size: int) -> bytes:

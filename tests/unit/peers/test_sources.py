@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from p2pqueue.payload.fetch import Fetcher
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.peers import sources as sourcing
 from p2pqueue.peers.sources import Sources
-from tests.unit.peers.served import MIB, TICKET, Served, served
+from tests.unit.peers.served import MIB, TICKET, Asked, Served, Shift, failures, in_threads, served
 from tests.unit.peers.test_inlet import BODY, peer, wrong
 
 ALL = frozenset({"webrtc", "http", "origin"})
@@ -179,3 +180,14 @@ async def test_a_metered_way_is_marked_as_such(tmp_path: Path) -> None:
             await fetching_it
         await fetcher.fetch(capability)
         assert content(shelf, capability) == wanted
+
+
+async def test_a_listener_that_cannot_be_reached_rests_where_there_is_another_lane(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    async with fetching(tmp_path) as (sources, _, _):
+        for path, left in (("webrtc", {"webrtc"}), ("link", {"http"})):
+            sources.up(Linked(base, path=path))
+            http: Any = next(source for source in sources.now() if source.lane == "http")
+            assert "can't be reached" in failures(await in_threads(http.carry, Shift([Asked(bytes(32), 100)])))[0]
+            assert {source.lane for source in sources.now()} == left
