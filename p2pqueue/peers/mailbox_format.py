@@ -1,4 +1,4 @@
-"""What lies in a mailbox, and who may have put it there? Sealed for the space, signed by the device. Pure.
+"""What lies in a mailbox, and who may have put it there? Sealed for the space, signed by the device.
 
 Theory of operation. Each device has an outbox, `mail/<space>/<device>/…`; both names are hashes under a key of the
 space. In it lie *batches* of writes, and an *index* that names them. Nothing is ever changed: what is new has a new

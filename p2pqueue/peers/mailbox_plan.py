@@ -1,4 +1,4 @@
-"""What has to be written into an outbox anew, and from where on? Pure.
+"""What has to be written into an outbox anew, and from where on?
 
 `reach` is how far anybody comes by the outboxes of the other devices that may relay. An outbox need not repeat what lies
 there: a new batch begins above both. Should such an outbox vanish, what rested on it is written again.

@@ -1,4 +1,4 @@
-"""Which outboxes of others may be removed? Those of devices that have been gone for long, and nothing of which is needed. Pure.
+"""Which outboxes of others may be removed? Those of devices that have been gone for long, and nothing of which is needed.
 
 A device that is there writes its outbox anew every week. What lies unchanged for far longer belongs to one that is gone:
 whoever counts all of it, and may pass it on, removes it; what can't be read at all goes as well.

@@ -140,7 +140,7 @@ async def test_nothing_is_sent_while_transfers_are_paused_and_the_reason_is_told
     stage.wanted, stage.forbidden = [stage.file(2 * MIB)], "all transfers are paused"
     task = asyncio.get_running_loop().create_task(stage.uploader.run())
     async with asyncio.timeout(10):
-        while stage.uploader.trouble != "all transfers are paused":
+        while stage.uploader.trouble != "all transfers are paused":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert not stage.puts
     stage.forbidden = None
