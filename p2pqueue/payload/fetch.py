@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from p2pqueue.errors import MalformedMessage
@@ -109,6 +109,8 @@ class _Fetch:
     peers_at: float  # when a peer delivered last, or the start
     root: Capability
     running: Running | None = None  # where it is a single file
+    turns: dict[bytes, asyncio.Lock] = field(default_factory=dict)  # by the address of each manifest
+    done: set[bytes] = field(default_factory=set)
 
     def look(self) -> Transfer:
         """How it stands."""
@@ -119,8 +121,12 @@ class _Fetch:
     async def bring(self, root: Capability, listeners: Sequence[Progress] = (), *, depth: int = 0) -> None:
         if depth > DEEPEST:
             raise MalformedMessage(f"its manifests are nested more than {DEEPEST} deep")
-        if await asyncio.to_thread(self.shelf.holds, root.text):
-            return
+        async with self.turns.setdefault(root.address, asyncio.Lock()):  # many manifests may list one
+            if root.address not in self.done and not await asyncio.to_thread(self.shelf.holds, root.text):
+                await self._bring(root, listeners, depth)
+            self.done.add(root.address)
+
+    async def _bring(self, root: Capability, listeners: Sequence[Progress], depth: int) -> None:
         with self.shelf.batch() as batch:
             manifests = Manifests(self.means.sources, batch, self.received, lambda: self.means.holders(root.text))
             manifest = await manifests.read(root)

@@ -86,6 +86,17 @@ async def test_manifests_that_are_nested_without_end_are_refused(
         await fetcher.fetch(nest("deeper", 4))
 
 
+async def test_a_manifest_that_many_list_is_fetched_once(shelf: Shelf, there: Shelf) -> None:
+    """Thirty storeys of two manifests that each list both of the next storey: a thousand million ways lead to the last one."""
+    first, second = (there.ingest_bytes(data, "x").capability for data in (b"x", b"y"))
+    for storey in range(30):
+        first, second = (there.bundle({f"{name}{storey}": first, "other": second}) for name in "ab")
+    peer = Peer(there)
+    await Fetcher(shelf, lambda: [peer]).fetch(first)
+    assert shelf.holds(first)
+    assert peer.asked == 1 + 2 * 29 + 2 * 2
+
+
 async def test_partial_holders_together_bring_what_none_has_alone(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
     stored = there.ingest(make_file(8 * MIB))
     chunks = {chunk.address: number for number, chunk in enumerate(there.describe(stored.capability).chunks())}
