@@ -7,9 +7,10 @@ not waited for, the next one is asked as well.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -22,6 +23,7 @@ from p2pqueue.payload.manifest import Chunk, FileManifest, FolderManifest, Parte
 from p2pqueue.payload.seal import Shard, address_of, open_into
 from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
 
+PAGES_AHEAD: Final = 8  # of a folder that are asked for at once
 SLOWEST: Final = 20.0  # seconds after which an answer is not waited for any more
 NEXT_AFTER: Final = 1.0  # seconds without an answer after which another source is asked as well
 PATIENCE: Final = 6.0  # seconds in which nobody has it before the fetch is given up
@@ -60,12 +62,24 @@ class Manifests:
         """Which chunks a folder is made of. Raises as `read` does."""
         gathering = gather(manifest)
         try:
-            chunk = next(gathering)
-            while True:
-                chunk = gathering.send(await self.plain(chunk, manifest.algorithm))
-        except StopIteration as end:
-            layout: Layout = end.value
-            return layout
+            async with asyncio.TaskGroup() as group:
+                coming = (group.create_task(self.plain(page, manifest.algorithm)) for page in manifest.pages())
+                ahead = deque(itertools.islice(coming, PAGES_AHEAD))
+                try:
+                    chunk = next(gathering)
+                    while True:
+                        page = ahead.popleft() if ahead else None  # behind the pages come the manifests of large files
+                        ahead.extend(itertools.islice(coming, 1))
+                        plain = await page if page is not None else await self.plain(chunk, manifest.algorithm)
+                        chunk = gathering.send(plain)
+                except StopIteration as end:
+                    layout: Layout = end.value
+                finally:
+                    for task in ahead:
+                        task.cancel()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return layout
 
     async def plain(self, chunk: Chunk, algorithm: int) -> bytes:
         """The plaintext of one shard of it."""

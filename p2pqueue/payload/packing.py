@@ -225,7 +225,7 @@ class Packer:
     def _enter(self, entry: list[Any], length: int) -> None:
         """Adds an entry, whose path and references have so many characters."""
         self._entries.append(entry)
-        self._estimate += length + _ENTRY
+        self._estimate += length + _ENTRY if entry[0].isascii() else len(entry[0].encode()) + length + _ENTRY
         if self._estimate >= PAGE_SIZE:
             self._end_page()
 

@@ -25,7 +25,7 @@ from p2pqueue.payload.capability import PACKED_SIZE
 from p2pqueue.payload.format import ADDRESS_SIZE, LARGEST_FILE, MIB, REFERENCE_SIZE, ROOT_LIMIT
 from p2pqueue.payload.manifest import NAME_LIMIT, chunk_size_of
 
-PAGE_SIZE: Final = ROOT_LIMIT // 4  # characters from which a page is full: as UTF-8 they are three times as many bytes at most
+PAGE_SIZE: Final = ROOT_LIMIT * 5 // 8  # bytes from which a page is full; one entry more always fits
 PACKED_LIMIT: Final = 256 * 1024  # bytes of the largest file that shares a chunk
 SHARED_LIMIT: Final = MIB  # bytes of a shared chunk
 MOST_REFERENCES: Final = 1024  # of one file on a page
