@@ -166,7 +166,8 @@ class _Fetch:
 
         with await asyncio.to_thread(self.shelf.landing, root, manifest) as landing:
             running = Running(
-                root.text, manifest.name, manifest, manifest.size, landing, self.means, landing.touch, tell, self.peers_at
+                root.text, manifest.name, manifest, manifest.size, landing, self.means, landing.touch,
+                self.shelf.check_reserve, tell, self.peers_at,
             )  # fmt: skip
             if root == self.root:
                 self.running = running

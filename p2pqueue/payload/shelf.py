@@ -207,6 +207,10 @@ class Shelf:
         """Raises `DiskFull` where the disk could never take so many bytes, whatever is freed of what is half fetched."""
         self._store.check_disk(size - sum(allocated_below(folder) for folder in self._landings.glob("*")))
 
+    def check_reserve(self) -> None:
+        """Raises `DiskFull` where less of the disk is left than stays reserved, since others have written to it."""
+        self._store.check_disk(0)
+
     def batch(self) -> Batch:
         """A batch to which shards that come from elsewhere are added."""
         return Batch(self._store, self._catalogue)

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from p2pqueue.errors import BadShard, P2PQueueError, PayloadUnavailable
+from p2pqueue.errors import BadShard, DiskFull, P2PQueueError, PayloadUnavailable
 from p2pqueue.payload.budget import Budget
 from p2pqueue.payload.desk import Asked, Desk, Place, Shift
 from p2pqueue.payload.gathering import joined, only
@@ -28,6 +28,7 @@ from p2pqueue.payload.twins import Content
 LOOK_EVERY: Final = 0.25  # seconds between two looks for sources that came or went
 PATIENCE: Final = 6.0  # seconds without any source that has a use before the fetch is given up
 TOUCH_EVERY: Final = 30.0  # seconds
+CHECK_EVERY: Final = 2.0  # seconds between two looks whether the disk may take more
 STANDS_AFTER: Final = 2.0  # seconds without a byte after which a transfer is said to stand still
 
 Progress = Callable[[int, int], None]
@@ -62,6 +63,7 @@ class Running:
     place: Place
     means: Means
     touch: Callable[[], None]
+    check: Callable[[], None] = lambda: None  # raises `DiskFull` when no more may be written
     on_progress: Progress = lambda done, size: None
     peers_at: float = 0.0
     _busy: Counter[tuple[str, Lane]] = field(default_factory=Counter)  # threads and tasks at work
@@ -102,7 +104,7 @@ class Running:
             raise self.desk.failure
 
     async def _drive(self, group: asyncio.TaskGroup) -> None:
-        useful_at = touched_at = time.monotonic()
+        useful_at = touched_at = checked_at = time.monotonic()
         while not self.desk.done:
             now = time.monotonic()
             self._present = [source for source in self.means.sources() if self._is_allowed(source)]
@@ -117,6 +119,9 @@ class Running:
             elif now - useful_at >= PATIENCE:
                 self.desk.failure = PayloadUnavailable(self._lacking())
                 return
+            if now - checked_at >= CHECK_EVERY:
+                await self._check_disk()
+                checked_at = now
             if now - touched_at >= TOUCH_EVERY:
                 self.touch()
                 touched_at = now
@@ -128,6 +133,12 @@ class Running:
                     await self._changed.wait()
             except TimeoutError:
                 pass
+
+    async def _check_disk(self) -> None:
+        try:
+            await asyncio.to_thread(self.check)
+        except DiskFull as error:
+            self.desk.failure = error
 
     # -- lanes ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -189,6 +190,35 @@ async def test_a_disk_that_fills_up_is_told_and_what_was_written_stays(
     await Fetcher(shelf, lambda: [peer]).fetch(stored.capability)
     assert peer.asked == 1 + 5
     assert b"".join(shelf.open(stored.capability)) == content(12 * MIB)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_where_others_fill_the_disk_in_mid_transfer_the_reserve_is_left_and_the_fetch_goes_on_later(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "CHECK_EVERY", 0.0)
+    stored = there.ingest(make_file(12 * MIB))
+    disk, free = shutil.disk_usage(shelf.home.path), [10**12]
+    monkeypatch.setattr("p2pqueue.payload.store.shutil.disk_usage", lambda _: disk._replace(total=10**12, free=free[0]))
+
+    class Slow(Peer):
+        async def shard(self, address: bytes, size: int) -> bytes:
+            await asyncio.sleep(0.05)
+            if self.asked == 6:
+                free[0] = 0
+            return await super().shard(address, size)
+
+    limited = Shelf(shelf.home, SPACE_KEY, quota=2**30, reserve=2**20)
+    slow = Slow(there)
+    with pytest.raises(DiskFull, match="stay reserved"):
+        await Fetcher(limited, lambda: [slow]).fetch(stored.capability)
+    assert slow.asked < 12
+    free[0] = 10**12
+    peer = Peer(there)
+    await Fetcher(limited, lambda: [peer]).fetch(stored.capability)
+    assert peer.asked <= 1 + 12 - 4
+    assert b"".join(limited.open(stored.capability)) == content(12 * MIB)
+    limited.close()
 
 
 @pytest.mark.usefixtures("hasty")
