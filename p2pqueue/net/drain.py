@@ -36,11 +36,12 @@ class Drain(asyncio.DatagramProtocol):
         self.burst = Burst(transport, self._socket)
         transport.set_protocol(self)
 
-    def gather(self) -> None:
-        """From now on, all that comes is STUN and DTLS 1.2, and may come in one buffer."""
+    def gather(self) -> bool:
+        """From now on, all that comes is STUN and DTLS 1.2, and may come in one buffer. Says whether several come at once at all."""
         if self._socket is not None:
             self._limit = max(self._limit, GATHERED)
             self._parts = self._parts or gather(self._socket)
+        return self._socket is not None
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         """Takes this datagram and those behind it."""

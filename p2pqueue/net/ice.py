@@ -64,10 +64,10 @@ class Path(Connection):
         pair = self._nominated.get(1)
         return None if pair is None else (pair.local_addr, pair.remote_addr)
 
-    def gather(self) -> None:
-        """Datagrams of the chosen path may come together from now on: DTLS 1.2 is spoken over it."""
-        if (drain := self._chosen()) is not None:
-            drain.gather()
+    def gather(self) -> bool:
+        """Datagrams of the chosen path may come together from now on: DTLS 1.2 is spoken over it. Says whether they do."""
+        drain = self._chosen()
+        return drain is not None and drain.gather()
 
     def send_together(self, block: memoryview, lengths: Sequence[int]) -> None:
         """Sends the datagrams that lie in `block` over the chosen path; nothing where there is none."""

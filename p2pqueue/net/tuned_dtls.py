@@ -34,6 +34,7 @@ class TunedDtls(DtlsTransport):
         self._path = path
         self._records: Records | None = None
         self.receiver: Receiver | None = None
+        self.gathers = False  # whether packets come several at once
 
     async def start(self, remoteParameters: RTCDtlsParameters) -> None:
         """Shakes hands; from then on the path's records come here."""
@@ -41,7 +42,7 @@ class TunedDtls(DtlsTransport):
         assert self._ssl is not None
         if self.state == "connected" and self._ssl.get_protocol_version_name() == VERSION:
             self._records = Records(self._ssl)
-            self._path.gather()
+            self.gathers = self._path.gather()
             self._path.on_records = self._take_records
 
     @property

@@ -30,6 +30,7 @@ NO_CHECKSUM = 0x8001  # RFC 9653: packets without a checksum are welcome ...
 IN_DTLS = (1).to_bytes(4, "big")  # ... where DTLS carries them
 
 BURST = 128  # packets at once: what fits a socket's buffer ...
+LINGER = 8  # packets that an acknowledgement waits for where they come one by one
 PAUSE = 0.001  # ... and seconds until more may follow without an acknowledgement
 BINARY = 53  # what a message of bytes is called in WebRTC
 _WRAP = 0xFFFFFFFF
@@ -56,6 +57,7 @@ class TunedSctp(SctpTransport):
         self._known_head = self._local_verification_tag.to_bytes(4, "big") + bytes(4)  # of a packet without a checksum
         self._place = 0  # in the message that is being sent
         self._arrivals = 0  # packets of data since the last acknowledgement
+        self._lingers = False
         self._heard = False  # whether an acknowledgement came
         self._alarm: asyncio.TimerHandle | None = None
         self._rest: asyncio.TimerHandle | None = None  # between two bursts
@@ -173,8 +175,11 @@ class TunedSctp(SctpTransport):
         if inbound is None:
             return
         self._last_received_tsn = (inbound.next - 1) & _WRAP
-        if self._arrivals:
+        if self._arrivals and (self._dtls.gathers or self._arrivals >= LINGER or inbound.has_gaps or inbound.duplicates):
             self._acknowledge(inbound)
+        elif self._arrivals and not self._lingers:
+            self._lingers = True
+            self._turns.call_soon(self._linger, inbound, 0)
         if self._heard:
             self._heard = False
             self._pump()
@@ -187,6 +192,15 @@ class TunedSctp(SctpTransport):
                 _finish(self._receive(stream, protocol, data))
         if self._reconfig_deferred is not None:
             _finish(self._reset_deferred_streams())
+
+    def _linger(self, inbound: Inbound, seen: int) -> None:
+        """Where the loop reads one datagram a turn (Windows): waits for those that come turn by turn, and acknowledges them together."""
+        if self._arrivals != seen and self._arrivals and self.state != "closed":
+            self._turns.call_soon(self._linger, inbound, self._arrivals)
+            return
+        self._lingers = False
+        if self._arrivals and self.state != "closed":
+            self._acknowledge(inbound)
 
     def _acknowledge(self, inbound: Inbound) -> None:
         self._arrivals = 0

@@ -67,6 +67,15 @@ async def test_both_directions_bear_bad_weather_at_once(pair: str) -> None:
     assert [task.result() for task in taking] == 2 * [_digest(_frames())]
 
 
+@pytest.mark.parametrize("pair", ["tuned", "stock to tuned", "tuned to stock"])
+@pytest.mark.parametrize("weather", ["clear", "all of it"])
+async def test_where_the_loop_reads_one_datagram_a_turn_it_works_as_well(pair: str, weather: str) -> None:
+    async with ends(PAIRS[pair], drain=1) as (one, other):
+        for end in (one, other):
+            disturb(end, Weather(**WEATHERS[weather]))
+        assert await _transfer(one, other) == _digest(_frames())
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("pair", PAIRS)
 async def test_a_connection_opens_in_bad_weather(pair: str, seed: int) -> None:
