@@ -374,6 +374,24 @@ def test_a_file_that_was_shared_is_an_argument_without_being_read_again(queue: Q
     assert shared.bytes() == b"shared"
 
 
+def test_a_folder_is_shared_as_a_whole_and_saved_or_had_as_a_folder(queue: Queue, tmp_path: Path) -> None:
+    from p2pqueue.errors import MisuseError
+
+    (tmp_path / "drawings" / "old").mkdir(parents=True)
+    (tmp_path / "drawings" / "old" / "a.svg").write_text("<svg/>")
+    shared = queue.share(tmp_path / "drawings")
+    assert (shared.name, shared.size) == ("drawings", 6)
+    assert shared.manifest is not None
+    assert queue.share(tmp_path / "drawings").manifest == shared.manifest
+    out = shared.save(tmp_path / "out")
+    assert (out / "old" / "a.svg").read_text() == "<svg/>"
+    assert (shared.path / "old" / "a.svg").read_text() == "<svg/>"
+    with pytest.raises(MisuseError, match="folder of 1 files"):
+        shared.bytes()
+    with pytest.raises(MisuseError, match="folder of 1 files"):
+        queue.enqueue("anything", {"video": File(shared.manifest)})
+
+
 def test_a_file_that_was_returned_is_a_file(queue: Queue, job: Job[int], hand: Hand, tmp_path: Path) -> None:
     out = tmp_path / "out.mp4"
     out.write_bytes(b"smaller")

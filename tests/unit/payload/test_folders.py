@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import filecmp
 import os
+import sqlite3
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from p2pqueue.errors import ArgumentError, InputUnreadable, MisuseError, PayloadUnavailable
+from p2pqueue.errors import ArgumentError, DiskFull, InputChanged, InputUnreadable, MisuseError, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import scan, transfer, tree
+from p2pqueue.payload import scan, transfer, tree, unpacking
 from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.fetch import Fetcher
 from p2pqueue.payload.shelf import Shelf
@@ -261,3 +265,99 @@ async def test_concurrent_fetches_of_one_folder_share_the_work(shelf: Shelf, the
     fetcher = Fetcher(shelf, lambda: [Peer(there)])
     await asyncio.gather(fetcher.fetch(stored.capability), fetcher.fetch(stored.capability))
     assert shelf.holds(stored.capability)
+
+
+def test_files_that_change_while_they_are_read_are_told_and_never_mixed(shelf: Shelf, tmp_path: Path) -> None:
+    base, stop = tmp_path / "busy", threading.Event()
+    paths = [put(base / f"{number}.log", b"a" * 200_000) for number in range(8)]
+
+    def write() -> None:
+        letter = 0
+        while not stop.is_set():
+            letter = (letter + 1) % 26
+            for path in paths:
+                with path.open("r+b") as file:
+                    file.write(bytes([97 + letter]) * (150_000 + 2000 * letter))
+                    file.truncate()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        taken = []
+        for _ in range(20):
+            with contextlib.suppress(InputChanged):
+                taken.append(shelf.ingest(base, copy=True))
+    finally:
+        stop.set()
+        writer.join()
+    taken.append(shelf.ingest(base, copy=True))
+    for number, stored in enumerate(taken):
+        out = shelf.fetch_to(stored.capability, tmp_path / f"out {number}")
+        assert all(len(set(path.read_bytes())) == 1 for path in out.iterdir())
+
+
+async def test_a_full_disk_is_told_and_what_came_is_used_when_there_is_room(
+    shelf: Shelf, there: Shelf, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    stored = there.ingest(folder, copy=False)
+    left, really = [2_500_000], os.write
+
+    def filling(descriptor: int, data: memoryview) -> int:
+        left[0] -= len(data)
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return really(descriptor, data)
+
+    monkeypatch.setattr(unpacking.os, "write", filling)
+    with pytest.raises(DiskFull):
+        await Fetcher(shelf, lambda: [Peer(there, parallel=1)]).fetch(stored.capability)
+    monkeypatch.undo()
+    assert not shelf.holds(stored.capability)
+    second = Noting(there)
+    await Fetcher(shelf, lambda: [second]).fetch(stored.capability)
+    assert len(second.given) < len(there.addresses(stored.capability)) - 1
+    assert states(shelf.locate(stored.capability) or Path()) == states(folder)
+
+
+def test_a_pinned_or_shared_folder_outlives_a_sweep_and_others_go(shelf: Shelf, folder: Path, home: Home) -> None:
+    stored, other = shelf.ingest(folder, copy=True), shelf.ingest(folder / "set 1", copy=True)
+    expire(home)
+    assert shelf.sweep([stored.capability]) > 0
+    assert shelf.holds(stored.capability)
+    assert not shelf.holds(other.capability)
+    assert shelf.sweep([]) > 3 * MIB
+    assert not shelf.holds(stored.capability)
+    assert folder.is_dir()
+
+
+def expire(home: Home) -> None:
+    """Lets the temporary roots be old."""
+    with sqlite3.connect(home.shelf_file) as connection:
+        connection.execute("UPDATE roots SET touched_at = touched_at - 7200")
+    connection.close()
+
+
+def test_a_copy_beyond_the_quota_is_refused_and_serving_it_from_where_it_lies_is_not(home: Home, folder: Path) -> None:
+    small = Shelf(home, SPACE_KEY, quota=2 * MIB, reserve=0)
+    with pytest.raises(DiskFull, match="quota"):
+        small.ingest(folder, copy=True)
+    assert small.usage().stored == 0
+    assert small.holds(small.ingest(folder, copy=False).capability)
+    small.close()
+
+
+def test_few_files_are_open_at_once(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = tmp_path / "many"
+    for number in range(600):
+        put(base / f"{number}", b"%d" % number)
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40 if os.path.isdir("/proc/self/fd") else 256, limits[1])
+    )
+    try:
+        stored = shelf.ingest(base, copy=False)
+        out = shelf.fetch_to(stored.capability, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert states(out) == states(base)
