@@ -123,6 +123,12 @@ def _network_facts(network: dict[str, Any] | None) -> list[tuple[str, str]]:
     carried = {lane: size for lane, size in network["carried"].items() if size}
     if carried:
         facts.append(("Fetched", ", ".join(f"{quantities.bytes_text(size)} by {lane}" for lane, size in carried.items())))
+    limits = network.get("limits") or {}
+    if limits.get("rate"):
+        facts.append(("Limit", f"{quantities.bytes_text(limits['rate'])}/s of files in each direction"))
+    if limits.get("all_paused") or limits.get("paused"):
+        paused = "all transfers" if limits["all_paused"] else f"transfers with {quantities.counted(len(limits['paused']), 'device')}"
+        facts.append(("Paused", f"{paused}; `p2pqueue limit --resume all` lets them go"))
     return facts
 
 

@@ -49,7 +49,7 @@ class Answers:
             "tasks": sorted(node.tasks),
             "running": [self._run(job_id) for job_id in node.worker.runs],
             "done": node.worker.done,
-            "network": node.network.status(),
+            "network": {**node.network.status(), "limits": limiting.tell(node.limits)},
         }
 
     def _run(self, job_id: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ def test_the_setting_holds_from_the_start_and_is_changed_while_the_node_runs(p2p
         assert p2p("limit", "--json").json["limits"] == {"rate": 2_000_000, "all_paused": False, "paused": [], "metered": False}
         assert "500.0 kB/s" in p2p("limit", "500KB").out
         assert p2p("limit", "--json").json["limits"]["rate"] == 500_000
+        assert p2p("status", "--json").json["node"]["network"]["limits"]["rate"] == 500_000
         assert "no limit" in p2p("limit", "none").out
         assert p2p("limit", "--metered", "--json").json["limits"]["metered"] is True
 
@@ -32,3 +33,11 @@ def test_what_is_no_rate_or_no_device_is_refused_in_words(p2p: CommandLine) -> N
         assert "is no size" in p2p("limit", "fast", check=2).err
         assert "nobody" in p2p("limit", "--pause", "nobody", check=None).err
     assert "node" in p2p("limit", "2MB", check=None).err
+
+
+def test_status_says_what_slows_files_down(p2p: CommandLine) -> None:
+    with p2p.node("--listen", "127.0.0.1:0", "--no-discovery", "--no-work", "--rate", "2MB", app=None):
+        p2p("limit", "--pause", "all")
+        told = p2p("status").out
+        assert "2.0 MB/s of files in each direction" in told
+        assert "all transfers; `p2pqueue limit --resume all` lets them go" in told
