@@ -67,8 +67,11 @@ class Keeping:
         return known
 
     async def listed(self, prefix: str, *, most: int) -> list[Listed]:
-        """The objects whose names begin so."""
-        return await self.store.listed(prefix, most=most)
+        """The objects whose names begin so. Whoever lists mail needs all of it to stay, though he may have read it before."""
+        found = await self.store.listed(prefix, most=most)
+        for each in found:
+            self._seen(each.name, each.size)
+        return found
 
     async def run(self) -> None:
         """Removes what nobody has read for long, until it is cancelled."""

@@ -29,7 +29,7 @@ from p2pqueue.peers.mailbox_format import (
     pack_part,
 )
 from p2pqueue.peers.mailbox_inbox import INDEX, MISSING_LOOKS, PART, Hand, MailPlace, Seen
-from p2pqueue.peers.mailbox_plan import highest, is_behind, kept_batches, lowest, numbers, reason_to_begin_anew
+from p2pqueue.peers.mailbox_plan import highest, is_behind, kept_batches, lowest, numbers, reason_to_begin_anew, without_acknowledged
 from p2pqueue.replica.columns import numbers_of
 from p2pqueue.replica.effects import Page, ReadEnded, ReadRows, ReadState, ReadUnsent, RowPage, State
 from p2pqueue.replica.messages import MAX_BYTES, MAX_ROWS, MAX_WRITES, Refusal, RoundId, RowId, Writes
@@ -99,18 +99,12 @@ class Outbox:
         anew = reason_to_begin_anew(
             self.index, state.heads, members=members, reach=reach, now=self.wall(), missing=self._missing >= MISSING_LOOKS
         )
-        base, batches = ({}, ()) if self.index is None else (self.index.base, self.index.batches)
+        everywhere = lowest([numbers(state.heads), *members]) if members else {}
+        base, batches = ({}, ()) if self.index is None else without_acknowledged(self.index.base, self.index.batches, everywhere)
         if anew is not None or self._has_unsent(state, own, reach):
             kept = 0 if anew is not None else kept_batches(batches)
-            base = (
-                base
-                if kept
-                else {
-                    author: seq
-                    for author, seq in (lowest([numbers(state.heads), *members]) if members else {}).items()
-                    if own is None or author in own
-                }
-            )
+            if not kept:
+                base = {author: seq for author, seq in everywhere.items() if own is None or author in own}
             batches = (*batches[:kept], *await self._new_batch(state, own, base, batches[:kept], reach))
         rows, ended = await self._asked(), await self._answers(state, others)
         told = {tag: refusals[:MOST_REFUSED] for tag, refusals in refused.items() if tag != self.tag}

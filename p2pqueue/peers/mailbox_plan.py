@@ -105,6 +105,18 @@ def _rests_on(index: Index, reach: Counted) -> bool:
     return True
 
 
+def without_acknowledged(base: Counted, batches: Sequence[Batch], everywhere: Counted) -> tuple[Counted, tuple[Batch, ...]]:
+    """An outbox without its first batches that everybody counts, and its base then."""
+    left = list(batches)
+    while left and left[0].heads is not None and not left[0].loose:
+        told = numbers(left[0].heads)
+        if any(everywhere.get(author, 0) < seq for author, seq in told.items()):
+            break
+        base = highest(base, told)
+        left.pop(0)
+    return base, tuple(left)
+
+
 def kept_batches(batches: Sequence[Batch]) -> int:
     """How many batches stay when another is added; those behind are written again together with it.
 

@@ -172,6 +172,11 @@ class Correspondent:
         self.replica.close()
         self._begin(disk)
 
+    def restart_outbox(self) -> None:
+        """Forgets what it has put there, so that all is written again."""
+        self.outbox.index, self.outbox.name = None, ""
+        self.inbox.seen.pop(self.outbox.tag, None)
+
     def write(self, choice: int) -> None:
         """Makes a job, or changes one."""
 
