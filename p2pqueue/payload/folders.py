@@ -17,7 +17,7 @@ from p2pqueue.payload.capability import Capability, parse_capability, unpack_cap
 from p2pqueue.payload.catalogue import Catalogue
 from p2pqueue.payload.format import ROOT_LIMIT
 from p2pqueue.payload.holdings import IS_INCOMPLETE, hold, is_sound
-from p2pqueue.payload.ingest import MOST_THREADS, Ingest, Line
+from p2pqueue.payload.ingest import Ingest, Line
 from p2pqueue.payload.layout import gather_file
 from p2pqueue.payload.listing import LAST_FOLDER, Last, Listings
 from p2pqueue.payload.manifest import FileManifest
@@ -36,6 +36,7 @@ ON CONFLICT DO NOTHING
 """
 ADD_LISTING: Final = "INSERT INTO listings (folder, path, files) VALUES (?, ?, ?)"
 MISSING_OF: Final = "SELECT NOT EXISTS (SELECT 1 FROM stored WHERE address = ?)"
+MOST_THREADS: Final = 2  # that seal, beside the one that reads: reading many files takes longest
 FEWEST_BYTES: Final = 4 * 1024**2  # below, starting threads costs more than it brings
 
 
@@ -151,4 +152,4 @@ def _threads(ingest: Ingest, size: int) -> int:
     if ingest.threads is not None:
         return ingest.threads
     cores = os.cpu_count() or 1
-    return min(MOST_THREADS, cores) if cores > 1 and size >= FEWEST_BYTES else 0
+    return min(MOST_THREADS, cores - 1) if size >= FEWEST_BYTES else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,6 +214,40 @@ def test_a_transfer_that_stands_still_is_listed_with_its_reason(two: Two, tmp_pa
     assert "stands still" in laptop("files").out
     watching.terminate()
     watching.communicate()
+
+
+@pytest.mark.timeout(150)
+def test_a_folder_goes_on_after_its_node_was_killed(p2p: CommandLine, tmp_path: Path) -> None:
+    laptop = CommandLine(p2p.home.parent / "other", p2p.environment)
+    with invited(p2p) as invitation:
+        laptop("join", invitation.code, "--peer", invitation.address, "--label", "laptop")
+    folder = tmp_path / "photos"
+    for number in range(150):
+        path = folder / f"{number % 9}" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(100_000))
+    manifest = p2p("share", str(folder)).out.strip()
+    laptop("config", "set", "rate", "5MB")
+    with p2p.node(*NET, "--no-work", app=None) as node:
+        peer = ("--peer", node.ready["addresses"][0])
+        with laptop.node(*NET, "--no-work", *peer, app=None) as killed:
+            wait_until(lambda: online(laptop) == {"box": True, "laptop": True})
+            getting = laptop.start("get", manifest, "-o", str(tmp_path / "out"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            wait_until(lambda: verified(laptop) > 6_000_000)
+            before = verified(laptop)
+            killed.stop(signal.SIGKILL)
+            assert getting.wait(30) == 1
+        assert not (tmp_path / "out").exists()
+        with laptop.node(*NET, "--no-work", *peer, app=None):
+            wait_until(lambda: online(laptop) == {"box": True, "laptop": True})
+            got = laptop("get", manifest, "-o", str(tmp_path / "out"), "--json").json
+    assert sum(size for _, _, size in got["received"]) < 15_000_000 - before + 3 * MIB
+    assert_same(folder, tmp_path / "out")
+
+
+def verified(device: CommandLine) -> int:
+    """How many bytes are here of what is being fetched."""
+    return sum(each["verified"] for each in device("files", "--json").json["transfers"])
 
 
 def test_what_a_job_waits_for_is_seen_while_its_input_is_fetched(p2p: CommandLine, tmp_path: Path) -> None:
