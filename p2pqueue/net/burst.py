@@ -30,7 +30,7 @@ class Burst:
     def __init__(self, transport: asyncio.DatagramTransport, own: socket.socket | None) -> None:
         """`own` is a second, non-blocking socket on the transport's descriptor."""
         self._transport = transport
-        self._socket = own if _LINUX else None
+        self._socket = own if own is not None and _can_cut(own) else None
         self._waiting: Callable[[], int] = getattr(transport, "get_write_buffer_size", int)
 
     def send(self, block: memoryview, lengths: Sequence[int], to: tuple[str, int]) -> None:
@@ -58,6 +58,14 @@ class Burst:
                 self._socket = None
             return False  # one by one: the transport waits, or tells its protocol why it can't
         return True
+
+
+def _can_cut(own: socket.socket) -> bool:
+    """Whether the kernel knows how: an older one would send the whole buffer as one datagram, without a word."""
+    try:
+        return _LINUX and own.getsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT) >= 0
+    except OSError:
+        return False
 
 
 def gather(own: socket.socket | None) -> bool:

@@ -21,9 +21,15 @@ from p2pqueue.net.drain import Drain
 class Refusing:
     """A socket whose network card can't cut buffers."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, knows: bool = True) -> None:
         self.number = number
+        self.knows = knows
         self.calls = 0
+
+    def getsockopt(self, *arguments: object) -> int:
+        if not self.knows:
+            raise OSError(errno.ENOPROTOOPT, "never heard of it")
+        return 0
 
     def sendmsg(self, *arguments: object) -> None:
         self.calls += 1
@@ -89,6 +95,16 @@ async def test_where_the_system_refuses_they_are_sent_one_by_one(number: int, mo
         await asyncio.sleep(0)
         assert [receiver.recv(2000) for _ in range(4)] == 2 * datagrams
         assert refusing.calls == (2 if number in (errno.EAGAIN, errno.ENETUNREACH) else 1)  # what it can't do is asked once
+
+
+async def test_a_kernel_that_never_heard_of_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(burst, "_LINUX", True)
+    async with sender() as (transport, receiver):
+        old: Any = Refusing(0, knows=False)
+        Burst(transport, old).send(*block([b"a" * 100, b"b" * 100]), receiver.getsockname())
+        await asyncio.sleep(0)
+        assert [receiver.recv(2000), receiver.recv(2000)] == [b"a" * 100, b"b" * 100]
+        assert old.calls == 0
 
 
 async def test_over_a_transport_that_is_closed_nothing_is_sent() -> None:
