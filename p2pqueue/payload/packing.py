@@ -176,6 +176,8 @@ class Packer:
         shared.reference = reference
         pieces = [(os.fsencode(local) + (item[1] or os.fsencode(item[0])), marks_of(item), 0, item[2]) for local, item, *_ in shared.files]
         self._piece(reference, shared.size, pieces, contents)
+        shared.files.clear()  # what is known by its content is kept for long
+        shared.contents.clear()
         self._tell(shared.size)
 
     # -- large ones -------------------------------------------------------------------------------------------
