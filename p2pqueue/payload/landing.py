@@ -8,13 +8,13 @@ is read from there, and served to others from there.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -80,6 +80,9 @@ class Landing:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         descriptor = self._close_for_writing()
         if descriptor >= 0:
+            if self._uncommitted:
+                with contextlib.suppress(OSError):  # a full disk: then what was forced to it before counts
+                    self._record.commit(descriptor)
             os.close(descriptor)
             is_empty = not any(self._record.here)
             self._record.close()
@@ -156,7 +159,7 @@ class Landing:
                 self._state.wait()
         return descriptor
 
-    @contextmanager
+    @contextlib.contextmanager
     def _writing(self) -> Iterator[int]:
         with self._state:
             descriptor = self._descriptor

@@ -36,8 +36,8 @@ class Record:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         self._descriptor = os.open(path, flags, FILE_MODE)
         try:
-            self._here = bytearray(self._read(count, content))
-            self._durable = bytes(self._here)
+            self._durable, soft = self._read(count, content)
+            self._here = bytearray(soft)
             self._write(0, self._head + self._durable + self._here)
         except BaseException:
             os.close(self._descriptor)
@@ -75,16 +75,16 @@ class Record:
         """Closes the file; it stays."""
         os.close(self._descriptor)
 
-    def _read(self, count: int, content: bytes) -> bytes:
-        """What it says, as far as it counts; nothing of one that belongs to another file, or is cut short."""
+    def _read(self, count: int, content: bytes) -> tuple[bytes, bytes]:
+        """Durable and soft bits, as far as they count; none of one that belongs to another file, or is cut short."""
         whole = os.read(self._descriptor, len(self._head) + 2 * self._size)
         if len(whole) < len(self._head) + 2 * self._size:
-            return bytes(self._size)
+            return bytes(self._size), bytes(self._size)
         magic, told, hashed, boot = _HEAD.unpack_from(whole)
         if (magic, told, hashed) != (_MAGIC, count, content):
-            return bytes(self._size)
+            return bytes(self._size), bytes(self._size)
         durable, soft = whole[_HEAD.size : _HEAD.size + self._size], whole[_HEAD.size + self._size :]
-        return soft if boot == self._boot else durable
+        return durable, soft if boot == self._boot else durable
 
     def _write(self, place: int, data: bytes | bytearray) -> None:
         if hasattr(os, "pwrite"):

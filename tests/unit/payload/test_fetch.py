@@ -289,7 +289,7 @@ async def test_no_more_is_asked_at_once_than_a_source_takes(shelf: Shelf, there:
     stored = there.ingest(make_file(12 * MIB))
     peer = Peer(there, parallel=3)
     await Fetcher(shelf, lambda: [peer]).fetch(stored.capability)
-    assert peer.most == 3
+    assert 2 <= peer.most <= 3
 
 
 async def test_a_chunk_that_a_file_has_many_times_is_fetched_once(shelf: Shelf, there: Shelf, tmp_path: Path) -> None:

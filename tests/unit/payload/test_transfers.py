@@ -80,7 +80,8 @@ async def test_a_transfer_tells_how_far_it_is_how_fast_and_from_whom(shelf: Shel
     assert moving
     assert [each.verified for each in moving] == sorted(each.verified for each in moving)
     last = moving[-1]
-    assert (last.root, last.name, last.size, last.why) == (stored.capability, "input.bin", 12 * MIB, None)
+    assert (last.root, last.name, last.size) == (stored.capability, "input.bin", 12 * MIB)
+    assert any(each.why is None for each in moving)
     assert last.rate > 0
     assert last.eta is not None
     (share,) = last.sources
