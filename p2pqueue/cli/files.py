@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from p2pqueue.cli import carrying, edge, quantities
+from p2pqueue.cli.evicting import Eviction
 from p2pqueue.cli.group import Group
-from p2pqueue.cli.held import Known, document_of, find_file, known_files, table_of, why_kept
+from p2pqueue.cli.held import document_of, find_file, known_files, table_of
 from p2pqueue.cli.invocation import Invocation, pass_invocation
 from p2pqueue.cli.meter import Meter
 from p2pqueue.cli.opening import check_initialised, node_pid, open_shelf, writing
@@ -138,15 +139,20 @@ def evict_command(invocation: Invocation, files: tuple[str, ...], to: int | None
     check_initialised(invocation.home)
     with closing(open_shelf(invocation.home, fetches=False)) as shelf:
         known = known_files(invocation, shelf)
-        chosen = [find_file(known, text) for text in files] if files else [each for each in known if each.held.is_own]
-        removed, kept, freed = _evict(invocation, shelf, chosen, to, force)
-    document = {"schema": 1, "freed": freed, "evicted": [each.held.capability for each in removed]}
+        eviction = Eviction(invocation, shelf, known, force)
+        if to is None:
+            eviction.evict([find_file(known, text) for text in files])
+        else:
+            eviction.evict_down_to(to)
+    evicted, kept = eviction.evicted, eviction.kept
+    document = {"schema": 1, "freed": eviction.freed, "evicted": [each.held.capability for each in evicted]}
     document["kept"] = [{"manifest": each.held.capability, "name": each.held.name, "why": why} for each, why in kept]
-    invocation.result(document, lambda: [f"freed {quantities.bytes_text(freed)}: {quantities.counted(len(removed), 'file')} evicted"])
-    if files or to is None or _takes(known, removed) > to:
-        for each, why in kept:
-            invocation.warn(f"{plain(each.held.name)} stays: {plain(why)}")
-    return edge.ERROR if (kept and files) or (to is not None and _takes(known, removed) > to) else edge.DONE
+    counted = quantities.counted(len(evicted), "file")
+    invocation.result(document, lambda: [f"freed {quantities.bytes_text(eviction.freed)}: {counted} evicted"])
+    failed = bool(kept) if to is None else eviction.left > to
+    for each, why in kept if failed else ():
+        invocation.warn(f"{plain(each.held.name) or 'several files'} stays: {plain(why)}")
+    return edge.ERROR if failed else edge.DONE
 
 
 def _transfers(invocation: Invocation) -> list[dict[str, Any]]:
@@ -210,34 +216,3 @@ def _mend(invocation: Invocation, shelf: Shelf, held: Held, refetch: bool) -> di
         except P2PQueueError as error:
             invocation.warn(f"{plain(held.name)} can't be fetched: {plain(error)}")
     return document
-
-
-def _evict(
-    invocation: Invocation, shelf: Shelf, chosen: list[Known], to: int | None, force: bool
-) -> tuple[list[Known], list[tuple[Known, str]], int]:  # fmt: skip
-    from p2pqueue.jobs import filed
-
-    removed: list[Known] = []
-    kept: list[tuple[Known, str]] = []
-    freed, left = 0, sum(each.held.takes for each in chosen)
-    for each in sorted(chosen, key=lambda known: known.held.since):
-        if to is not None and left <= to:
-            break
-        why = None if force else why_kept(each)
-        if why is None and each.held.listed:
-            why = "it is one of several that were shared, or are named by a job, together; evict those"
-        if why is not None:
-            kept.append((each, why))
-            continue
-        capability = each.held.capability
-        with writing(invocation.home) as replica:
-            replica.write(lambda writer, gone=capability: filed.forget(writer.connection, gone))  # type: ignore[misc]
-        freed += shelf.remove(capability)
-        left -= each.held.takes
-        removed.append(each)
-    return removed, kept, freed
-
-
-def _takes(known: list[Known], removed: list[Known]) -> int:
-    gone = {each.held.capability for each in removed}
-    return sum(each.held.takes for each in known if each.held.capability not in gone)

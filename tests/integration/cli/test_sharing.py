@@ -265,6 +265,16 @@ def test_what_a_job_waits_for_is_seen_while_its_input_is_fetched(p2p: CommandLin
     assert any("fetching its input" in (step["phase"] or "") for step in steps)
 
 
+def test_several_that_were_shared_as_one_go_as_one(p2p: CommandLine, folder: Path, tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("hello")
+    manifest = p2p("share", str(folder), str(note)).out.strip()
+    assert "together with others" in p2p("files", "evict", "note.txt", check=1).err
+    assert "no other copy is known" in p2p("files", "evict", manifest, check=1).err
+    assert p2p("files", "evict", manifest, "--force", "--json").json["freed"] > 2 * MIB
+    assert p2p("files", "--json").json["files"] == []
+
+
 def test_verify_finds_a_rotten_copy_drops_it_and_gets_a_sound_one(two: Two, folder: Path, tmp_path: Path) -> None:
     box, laptop = two
     manifest = box("share", str(folder)).out.strip()
