@@ -17,8 +17,10 @@ from typing import Final
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.origin_access import AnyOrigin
+from p2pqueue.payload.reading import missing
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import SourceFailed
+from p2pqueue.payload.supply import Supply
 
 LOOK_EVERY: Final = 3.0  # seconds between two looks for what came to be needed without any event
 GATHER: Final = 1.0  # seconds from an event to the look: a device that links now may take what is needed
@@ -50,6 +52,7 @@ class Uploader:
         self._take = take
         self._forbids = forbids
         self._wake = asyncio.Event()
+        self._settled = asyncio.Event()
         self._done: dict[bytes, float] = {}  # addresses of manifests that the origin has, and when that was found
         self._absent = 0  # shards on end that were asked for and were not there
         self.sent = 0  # bytes
@@ -58,6 +61,12 @@ class Uploader:
     def wake(self) -> None:
         """Tells that jobs or peers have changed."""
         self._wake.set()
+
+    async def settled(self) -> None:
+        """Returns when all that is wanted now is there, or was tried."""
+        self._settled.clear()
+        self.wake()
+        await self._settled.wait()
 
     async def run(self) -> None:
         """Uploads until it is cancelled."""
@@ -68,10 +77,12 @@ class Uploader:
                 for capability in () if self._forbids() else await self._wanted():
                     await self._upload(capability)
                 self.trouble, wait = self._forbids(), FIRST_WAIT
+                self._settled.set()
             except (SourceFailed, P2PQueueError) as error:
                 if str(error) != self.trouble:
                     _log.warning("an upload failed and is tried again: %s", error)
                 self.trouble = str(error)
+                self._settled.set()
                 await asyncio.sleep(wait * random.uniform(0.8, 1.2))
                 wait = min(2 * wait, LONGEST_WAIT)
                 continue
@@ -94,7 +105,7 @@ class Uploader:
             await self._note(root, [*others, root])
             self._absent = 0
             await self._put_all(others)
-            await self._put(root)
+            await self._put(root, self._shelf.shard)
             _log.info("a file of %d shards is on the origin after %.1f s", len(addresses), time.monotonic() - now)
         self._done[root] = now
 
@@ -102,8 +113,10 @@ class Uploader:
         left = iter(addresses)
 
         async def work() -> None:
-            for address in left:
-                await self._put(address)
+            with self._shelf.supply() as supply:
+                reading = _Reading(supply)
+                for address in left:
+                    await self._put(address, reading.shard)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -112,12 +125,12 @@ class Uploader:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _put(self, address: bytes) -> None:
+    async def _put(self, address: bytes, read: Callable[[bytes], bytes]) -> None:
         if (why := self._forbids()) is not None:
             raise SourceFailed(why)
         if await self._is_there(address):
             return
-        body = await asyncio.to_thread(self._shelf.shard, address)
+        body = await asyncio.to_thread(read, address)
         await self._take(len(body))
         await self._origin.put(address, body)
         self.sent += len(body)
@@ -130,3 +143,20 @@ class Uploader:
         there = await self._origin.has(address)
         self._absent = 0 if there else self._absent + 1
         return there
+
+
+class _Reading:
+    """Reads one shard after the other into a kept buffer."""
+
+    def __init__(self, supply: Supply) -> None:
+        self._supply = supply
+        self._buffer = memoryview(b"")
+
+    def shard(self, address: bytes) -> bytes:
+        """The shard of that address. Raises `PayloadUnavailable` and `InputChanged`."""
+        held = self._supply.find(address)
+        if held is None:
+            raise missing(address, "a file", None)
+        if len(self._buffer) < held.size:
+            self._buffer = memoryview(bytearray(held.size))
+        return bytes(self._supply.fill(held, self._buffer))

@@ -74,7 +74,7 @@ async def test_rows_go_both_ways_while_both_are_there_and_come_to_rest(lan: Lan)
         await two.store.write(job("b"))
         await has(one, "b")
         async with asyncio.timeout(LIMIT):
-            while len(await place.store.listed("mail/")) > 2:  # when all have all, only the indexes are left
+            while len(await place.store.listed("mail/")) > 2:  # noqa: ASYNC110 - when all have all, only the indexes are left
                 await asyncio.sleep(0.05)
         assert mailbox.status()["devices"] == 1
         assert mailbox.status()["trouble"] is None
@@ -107,7 +107,7 @@ async def test_a_place_that_is_away_is_told_in_words_and_tried_again(lan: Lan, t
     monkeypatch.setattr(bucket, "listed", fail)
     async with corresponding(one, BucketClient(bucket)) as mailbox, corresponding(two, BucketClient(bucket)):
         async with asyncio.timeout(LIMIT):
-            while mailbox.status()["trouble"] != "the bucket is out of order":
+            while mailbox.status()["trouble"] != "the bucket is out of order":  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         await one.store.write(job("a"))
         away = False
