@@ -36,7 +36,7 @@ class Congestion:
         self.smoothed: float | None = None
         self.rto = INITIAL_RTO
         self._variation = 0.0
-        self._shortest = math.inf
+        self.shortest = math.inf
         self._partial = 0
         self._before: tuple[int, int] | None = None
 
@@ -48,8 +48,8 @@ class Congestion:
             self._variation += (abs(self.smoothed - seconds) - self._variation) / 4
             self.smoothed += (seconds - self.smoothed) / 8
         self.rto = min(max(LEAST_RTO, self.smoothed + 4 * self._variation), LONGEST_RTO)
-        if seconds < self._shortest:
-            self._shortest = seconds
+        if seconds < self.shortest:
+            self.shortest = seconds
             self.limit = min(SOCKET_ROOM + int(max(0.0, seconds - NEAR) * WIRE_SPEED), MOST)
 
     def grow(self, acknowledged: int) -> None:
@@ -77,8 +77,9 @@ class Congestion:
 
     def collapse(self) -> None:
         """Nothing came back in time."""
+        self._before = self.window, self.threshold
         self.threshold, self.window = max(self.window // 2, 4 * self.payload), self.payload
-        self._partial, self._before = 0, None
+        self._partial = 0
 
     def rest(self, seconds: float) -> None:
         """Nothing was under way for so long: what the path bears is known less well."""
@@ -95,4 +96,4 @@ class Congestion:
     def _kept(self) -> float:
         if not self.gentle or self.smoothed is None:
             return 0.5
-        return min(max(0.5, self._shortest / self.smoothed), _GENTLEST)
+        return min(max(0.5, self.shortest / self.smoothed), _GENTLEST)

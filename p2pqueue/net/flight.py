@@ -20,6 +20,7 @@ from p2pqueue.net.congestion import LONGEST_RTO, Congestion
 from p2pqueue.net.packets import Report
 
 REORDERED = 3  # packets that may overtake one before it counts as lost
+DOUBTS = 2  # acknowledgements after a time-out by which one sees that nothing was lost (RFC 5682)
 MOST_REORDERED = 256  # what that grows to on a path that reorders
 
 
@@ -55,6 +56,8 @@ class Flight:
         self._reordered = REORDERED
         self._recovers_at: int | None = None  # the TSN with which a loss is repaired
         self._resent = self._in_vain = 0
+        self._doubts = 0  # acknowledgements that may still show a time-out to have been wrong
+        self._for_nothing = False  # whether something arrived as it was sent first
         self._urgent = False  # the first lost packet is sent whatever the window says
 
     @property
@@ -105,7 +108,7 @@ class Flight:
             return False  # older than what is known, or of packets that were never sent
         self._window = window
         full = self.under_way + self.congestion.payload > self.congestion.window
-        newest = self._newest
+        newest, self._for_nothing = self._newest, False
         acknowledged = self._arrive(self._packets[:count], now)
         del self._packets[:count]
         end = 0
@@ -114,6 +117,10 @@ class Flight:
                 break  # ranges that nobody means
             acknowledged += self._arrive(self._packets[first - 1 : last], now)
             end = last
+        if self._doubts and count:
+            self._doubts = 0 if self._for_nothing else self._doubts - 1
+            if self._for_nothing:
+                self._take_back()
         if count or (acknowledged and not self._tries):
             self._since, self._tries, self._probed = now, 0, False
         if self._newest is not newest and (gaps or self._recovers_at is not None):
@@ -145,8 +152,12 @@ class Flight:
         self._since, self._probed = now, False
         self._tries += 1
         self.congestion.collapse()
+        self._doubts = DOUBTS if self._tries == 1 else 0
+        if self._tries > 1:
+            for sent in self._packets:
+                sent.arrived = False  # a peer may take back what it held in a gap
         for sent in self._packets:
-            sent.arrived, sent.lost = False, True  # a peer may take back what it held in a gap
+            sent.lost = not sent.arrived
         self._lost = deque(self._packets)
         self.under_way, self._recovers_at = 0, None
         return []
@@ -167,6 +178,7 @@ class Flight:
                 continue
             sent.arrived = True
             acknowledged += sent.size
+            self._for_nothing |= not sent.again or now - sent.at < self.congestion.shortest / 2
             if sent.lost:
                 sent.lost = False
             else:
@@ -195,6 +207,14 @@ class Flight:
             self._recovers_at, self._urgent = self.next - 1, True
             self._resent = self._in_vain = 0
             self.congestion.fall()
+
+    def _take_back(self) -> None:
+        """What was taken for lost arrives without having been sent again: the peer had only stood still."""
+        self.congestion.undo()
+        for sent in self._packets:
+            if sent.lost and not sent.again:
+                sent.lost = False
+                self.under_way += sent.size
 
     def _settle(self, cumulative: int) -> None:
         if self._recovers_at is not None and cumulative >= self._recovers_at:

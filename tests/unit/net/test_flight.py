@@ -87,6 +87,14 @@ def test_where_nothing_arrives_the_pace_slows_down() -> None:
     assert line.congestion.window == SIZE
 
 
+def test_a_receiver_that_stood_still_is_not_taken_for_a_line_that_loses() -> None:
+    line = Line(packets=3000, still=(0.1, 0.7), speed=20e6).run()
+    assert arrived(line) == list(range(3000))
+    assert line.timeouts == 1
+    assert line.sent < 3000 + 20  # rather than half of them once more
+    assert line.now < 0.7 + 3000 * SIZE / line.speed + 0.1
+
+
 def test_a_peer_may_take_back_what_it_had_received() -> None:
     flight = Flight(FIRST_TSN, Congestion(SIZE), window=10**6)
     for _ in range(3):

@@ -33,6 +33,7 @@ class Line:
     batch: int = 1  # packets that one acknowledgement covers, if they come at the same time
     gentle: bool = False
     window: int = 1 << 20  # bytes that the receiver takes
+    still: tuple[float, float] = (0.0, 0.0)  # from when to when the receiver stands still
     eats: Callable[[int, int], bool] = lambda number, time: False  # by the number of the packet and of its sending
 
     now: float = 0.0
@@ -100,7 +101,8 @@ class Line:
                 continue
             for _ in range(2 if self._chance.random() < self.doubled else 1):
                 more = self._chance.random() * self.delay if self._chance.random() < self.late else 0.0
-                self._plan(self._free_at + self.delay + more, self._arrive, number)
+                at = self._free_at + self.delay + more
+                self._plan(self.still[1] if self.still[0] < at < self.still[1] else at, self._arrive, number)
 
     def _plan(self, at: float, act: Callable[..., None], what: Any) -> None:
         heapq.heappush(self._events, (at, next(self._order), act, what))
