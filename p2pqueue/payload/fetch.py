@@ -24,7 +24,7 @@ from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.gathering import Manifests
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.limit import Limits
-from p2pqueue.payload.manifest import FileManifest, FolderManifest, TreeManifest
+from p2pqueue.payload.manifest import FileManifest, FolderManifest, PartedManifest, TreeManifest
 from p2pqueue.payload.publish import enter_folder
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import Lane, Source
@@ -95,7 +95,8 @@ class Fetcher:
     async def describe(self, capability: str) -> FileManifest | FolderManifest | TreeManifest:
         """What a manifest tells, of which nothing else is fetched and nothing kept. Raises as `fetch` does."""
         with self._shelf.batch() as batch:
-            return await Manifests(self._means.sources, batch, Counter()).read(parse_capability(capability))
+            manifest = await Manifests(self._means.sources, batch, Counter()).read(parse_capability(capability))
+            return manifest.head if isinstance(manifest, PartedManifest) else manifest
 
 
 @dataclass
@@ -137,13 +138,14 @@ class _Fetch:
                     batch.end, lambda connection: enter_folder(connection, root, folder, batch.addresses), keep=root.address
                 )
                 return
-            content: FileManifest | Layout
-            if isinstance(manifest, TreeManifest):
-                self.shelf.check_room_for(manifest.size)  # before memory is taken for what it claims
-                content = await manifests.layout(manifest)
-            else:
-                content = manifest
-            await self._bring_file(root, content, batch, listeners)
+            await self._bring_file(root, await self._content(manifest, manifests), batch, listeners)
+
+    async def _content(self, manifest: FileManifest | PartedManifest | TreeManifest, manifests: Manifests) -> FileManifest | Layout:
+        if isinstance(manifest, FileManifest):
+            return manifest
+        size = manifest.size if isinstance(manifest, TreeManifest) else manifest.head.size
+        await asyncio.to_thread(self.shelf.check_room_for, size)  # before memory is taken for what it claims
+        return await (manifests.layout(manifest) if isinstance(manifest, TreeManifest) else manifests.complete(manifest))
 
     async def _bring_all(self, manifest: FolderManifest, depth: int) -> None:
         left = iter(manifest.entries)

@@ -19,7 +19,7 @@ from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.format import TAG_SIZES
 from p2pqueue.payload.layout import Layout, gather
-from p2pqueue.payload.manifest import Chunk, FileManifest, FolderManifest, PartedManifest, TreeManifest, decode
+from p2pqueue.payload.manifest import Chunk, FileManifest, Manifest, PartedManifest, TreeManifest, decode
 from p2pqueue.payload.seal import Shard, address_of, open_into
 from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
 
@@ -47,12 +47,13 @@ class Manifests:
         self._refused: set[str] = set()  # names of those that sent something else
         self._reasons: dict[str, str] = {}
 
-    async def read(self, root: Capability) -> FileManifest | FolderManifest | TreeManifest:
+    async def read(self, root: Capability) -> Manifest:
         """The manifest of that capability. Raises `PayloadUnavailable`, `BadShard` and `MalformedMessage`."""
         first = Chunk(root.address, root.key, root.size, 0, 0, root.size)
-        manifest = decode(await self.plain(first, root.algorithm))
-        if not isinstance(manifest, PartedManifest):
-            return manifest
+        return decode(await self.plain(first, root.algorithm))
+
+    async def complete(self, manifest: PartedManifest) -> FileManifest:
+        """The manifest of a large file with its parts: some bytes for each of its chunks. Raises as `read` does."""
         references = bytearray()
         for part in manifest.chunks():
             references += await self.plain(part, manifest.head.algorithm)

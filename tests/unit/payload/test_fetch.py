@@ -11,7 +11,11 @@ import pytest
 from p2pqueue.errors import DiskFull, MalformedMessage, PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.payload import fetch, gathering, plan, transfer
+from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.format import LARGEST_FILE, PART_SIZE, REFERENCE_SIZE, ROOT_LIMIT, TAG_SIZES
+from p2pqueue.payload.manifest import FileManifest, PartedManifest, encode
+from p2pqueue.payload.seal import Sealer
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import ShardMissing, SourceFailed
 from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
@@ -304,3 +308,28 @@ async def test_a_chunk_that_a_file_has_many_times_is_fetched_once(shelf: Shelf, 
     assert peer.asked == 1 + 3
     assert steps[-1] == len(whole)
     assert b"".join(shelf.open(stored.capability)) == whole
+
+
+async def test_a_manifest_that_claims_more_than_the_disk_can_take_is_refused_before_its_parts_are_fetched(
+    shelf: Shelf, there: Shelf
+) -> None:
+    """A manifest of a few hundred bytes may claim 16 TiB, all parts of its references being one and the same shard."""
+    sealer = Sealer(SPACE_KEY, capacity=ROOT_LIMIT)
+    with there.batch() as batch:
+        part = sealer.seal(bytes(PART_SIZE))
+        reference = part.address + part.key
+        batch.add(part)
+        head = FileManifest("huge", "", LARGEST_FILE, bytes(32), sealer.algorithm, b"")
+        count = -(-head.chunk_count * REFERENCE_SIZE // PART_SIZE)
+        root = sealer.seal(encode(PartedManifest(head, reference * count)))
+        capability = Capability(sealer.algorithm, root.address, root.key, len(root.body) - TAG_SIZES[sealer.algorithm])
+        batch.add(root)
+        batch.end(lambda connection: None, keep=root.address)
+    peer = Peer(there)
+    fetcher = Fetcher(shelf, lambda: [peer])
+    with pytest.raises(DiskFull):
+        await fetcher.fetch(capability.text)
+    assert peer.asked == 1
+    described = await fetcher.describe(capability.text)
+    assert described.size == LARGEST_FILE
+    assert not list(shelf.home.path.glob("landings/*"))
