@@ -60,7 +60,7 @@ class Outlet:
                 return
             self._begun = True
         try:
-            with self._sock, self._supply, self._sock.makefile("rb", buffering=ASK.size * 32) as asks:
+            with self._supply, self._sock.makefile("rb", buffering=ASK.size * 32) as asks:
                 while not self._ended.is_set():
                     self._sock.settimeout(self._quiet_after)
                     ask = asks.read(ASK.size)
@@ -70,7 +70,9 @@ class Outlet:
         except OSError as error:  # it left, or was too slow
             _log.debug("a connection for shards ended: %s", error)
         finally:
-            self._ended.set()
+            with self._lock:  # else `end` could meet another socket of the same number
+                self._ended.set()
+                self._sock.close()
 
     def end(self) -> None:
         """Ends it at once, whatever it waits for. For any thread."""
