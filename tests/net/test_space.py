@@ -91,10 +91,13 @@ def test_without_udp_everything_still_works_and_status_says_why_it_is_slower(spa
     h1.run_node(None, "--no-work")
     h2.run_node()
     linked(devices, within=10 * pace(), path="link")
+    idle = [device.memory() for device in devices]
     wanted = random_file(tmp_path / "large.bin", 70 * MB)
     job = h1("enqueue", "sha", "-f", f"data={tmp_path / 'large.bin'}", "--wait", "--wait-timeout", "120", timeout=150)
     assert (job["status"], job["result"]) == ("succeeded", wanted)
     assert h2.network()["carried"]["http"] >= 70 * MB
+    for before, device in zip(idle, devices, strict=True):
+        assert device.memory() < before + 100
     until(lambda: h1.network()["peers"][0]["why"], within=15 * pace(), what="why it is slower")
 
 
