@@ -12,6 +12,7 @@ import pytest
 
 from p2pqueue.errors import DamagedHome, HomeBusy, NewerDatabase, ReadOnlyHome
 from p2pqueue.home import Home
+from p2pqueue.payload.catalogue import SCHEMA, Catalogue
 from p2pqueue.payload.shelf import Shelf
 from tests.unit.payload.conftest import MIB, SPACE_KEY, content
 
@@ -109,3 +110,21 @@ def test_a_home_that_can_not_be_written_is_told(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("p2pqueue.payload.catalogue.os.open", refuse)
     with pytest.raises(ReadOnlyHome, match="Read-only"):
         Shelf(Home(folder), SPACE_KEY).usage()
+
+
+def test_a_shelf_of_the_first_version_goes_on_with_all_its_files(home: Home) -> None:
+    home.ensure()
+    first = Catalogue(home.shelf_file)
+    with sqlite3.connect(home.shelf_file, isolation_level=None) as connection:
+        connection.executescript(SCHEMA)
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute(
+            "INSERT INTO files (address, capability, name, size, source, copied) VALUES (x'01', 'p2pq1-x', 'old', 7, NULL, 1)"
+        )
+    connection.close()
+    assert first.read(lambda c: c.execute("SELECT name, kind, fetched, folder FROM files").fetchall()) == [("old", "file", 0, None)]
+    first.close()
+    shelf = Shelf(home, SPACE_KEY)
+    assert shelf.ingest_bytes(b"new", "new").name == "new"
+    assert [held.name for held in shelf.inventory()] == ["old", "new"]
+    shelf.close()
