@@ -72,7 +72,8 @@ class Inlet(HttpLine):
         raise (TicketRefused if answer.status == 401 else SourceFailed)(words)
 
     def _ask_ahead(self, work: Work, asked: deque[Request], *, wait: bool = True) -> None:
-        coming, more = sum(request.size for request in asked), []
+        coming = sum(request.size for request in asked)
+        more: list[Request] = []
         while len(asked) + len(more) < AHEAD or (len(asked) + len(more) < SMALL_AHEAD and coming < AHEAD_BYTES):
             request = work.take(wait=wait and not asked and not more)
             if request is None:
