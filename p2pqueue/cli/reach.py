@@ -156,7 +156,9 @@ def _peers(settings: Settings) -> Iterator[Finding]:
 
 def _origin(settings: Settings) -> Finding:
     import asyncio
+    import re
 
+    from p2pqueue.payload.bucket import is_bucket
     from p2pqueue.payload.origin_access import check_origin, open_origin, shown_origin
     from p2pqueue.payload.source import SourceFailed
 
@@ -167,13 +169,18 @@ def _origin(settings: Settings) -> Finding:
         import aiohttp
 
         async with aiohttp.ClientSession() as session, asyncio.timeout(ORIGIN_WAIT):
-            await open_origin(settings.origin, lambda: session).has(bytes(32))
+            origin = open_origin(settings.origin, lambda: session)
+            await (origin.list_mail("0" * 32) if is_bucket(settings.origin) else origin.has(bytes(32)))
 
     try:
         asyncio.run(ask())
     except SourceFailed as error:
         if " answers 401" in str(error):
             return Finding("origin", "wrong", str(error), "set `origin` to the URL with the token, as `p2pqueue origin` prints it there")
+        if re.search("refuses these credentials|has no credentials|is not there", str(error)):
+            return Finding("origin", "wrong", str(error), "set `origin` to a bucket that is there, and its keys in the environment")
+        if is_bucket(settings.origin):
+            return Finding("origin", "warning", str(error), "see whether this device is connected, and the endpoint in the environment")
         return Finding("origin", "warning", str(error), "start `p2pqueue origin` there, or see whether this device is connected")
     except TimeoutError:
         words = f"the origin {shown} does not answer in {ORIGIN_WAIT:.0f} seconds"

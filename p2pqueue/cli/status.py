@@ -116,8 +116,9 @@ def _network_facts(network: dict[str, Any] | None) -> list[tuple[str, str]]:
         slower = f"; slower, as {peer['why']}" if peer.get("why") else ""
         rtt = f", {peer['rtt'] * 1000:.1f} ms" if isinstance(peer.get("rtt"), float) else ""
         facts.append(("Peer", plain(f"{peer['label'] or peer['device'][:8]} by {peer['path']}{rtt}{slower}")))
-    troubles = [network.get("trouble"), (network.get("discovery") or {}).get("trouble"), *(each["why"] for each in network["refused"])]
-    facts += [("Trouble", plain(str(trouble))) for trouble in troubles if trouble]
+    parts = [(network.get(part) or {}).get("trouble") for part in ("discovery", "uploads", "mailbox")]
+    troubles = [network.get("trouble"), *parts, *(each["why"] for each in network["refused"])]
+    facts += [("Trouble", plain(str(trouble))) for trouble in dict.fromkeys(troubles) if trouble]
     told = [each["address"] for each in network["refused"]]
     facts += [("Trouble", plain(_unreached(each))) for each in network.get("unreached", ()) if each["address"] not in told and each["why"]]
     carried = {lane: size for lane, size in network["carried"].items() if size}

@@ -118,6 +118,8 @@ class Links:
             if not any(each["ahead"] for each in self.replication.status().values()):
                 break
             await asyncio.sleep(PARTING / _PARTING_LOOKS)
+        if self.mailbox is not None:
+            await self.mailbox.part()
         await (self.mesh.close() if stopping else self.mesh.offline())
         await self.seen.save()
         self.listening = None

@@ -38,6 +38,8 @@ GROWS: Final = 1.5
 GATHER: Final = 0.3  # seconds from a change to writing it: what follows at its heels comes along
 POST_FIRST: Final = 2.0  # seconds between two writings; grows while there are many
 POST_LAST: Final = 15.0  # seconds: below a third of a lease
+POST_LINKED: Final = 60.0  # seconds, while every other device is linked
+PARTING: Final = 3.0  # seconds that a stop waits at most for what was written last
 QUIET: Final = 60.0  # seconds without a writing after which it counts as rare again
 ACKNOWLEDGE_EVERY: Final = 30.0  # seconds between two writings that say only what was read
 TIDY_EVERY: Final = 3_600.0  # seconds
@@ -70,6 +72,8 @@ class Mailbox:
         self.looked_at: float | None = None  # monotonic
         self.came_at: float | None = None  # when something came last
         self._inbox: Inbox | None = None
+        self._outbox: Outbox | None = None
+        self._busy = asyncio.Lock()
 
     def hurry(self) -> None:
         """Somebody is gone, or something may have been written: looks soon."""
@@ -87,6 +91,16 @@ class Mailbox:
             "came": None if self.came_at is None else round(now - self.came_at, 1),
             "devices": 0 if self._inbox is None else len(self._inbox.seen.keys() - {self._keys.device(self._identity.device_id)}),
         }
+
+    async def part(self) -> None:
+        """Writes what was written last, before the network ends; gives up soon."""
+        if not self._posts or not self._changed or self.trouble or self._inbox is None or self._outbox is None or self.looked_at is None:
+            return
+        try:
+            async with asyncio.timeout(PARTING), self._busy:
+                await self._post(self._inbox, self._outbox)
+        except (TimeoutError, SourceFailed, P2PQueueError, sqlite3.Error, OSError) as error:
+            _log.warning("what was written last is not in the mailbox yet: %s", str(error) or "it takes too long")
 
     async def run(self) -> None:
         """Reads and writes until it is cancelled."""
@@ -106,16 +120,18 @@ class Mailbox:
 
     async def _exchange(self, disk: Disk) -> None:
         inbox, outbox = self._make(disk)
-        self._inbox = inbox
+        self._inbox, self._outbox = inbox, outbox
         look_at, wait = 0.0, LOOK_FIRST
         while True:
             try:
                 if self._is_on():
                     if time.monotonic() >= look_at:
-                        await self._look(inbox, outbox)
+                        async with self._busy:
+                            await self._look(inbox, outbox)
                         look_at = time.monotonic() + self._pause()
                     if self._posts and self._may_post():
-                        await self._post(inbox, outbox)
+                        async with self._busy:
+                            await self._post(inbox, outbox)
                 self.trouble, wait = None, LOOK_FIRST
             except (SourceFailed, P2PQueueError, sqlite3.Error, OSError) as error:
                 if str(error) != self.trouble:
@@ -131,7 +147,7 @@ class Mailbox:
         """Until the next look, or until there is something to write and it may be written."""
         until = min(look_at, self._acknowledged_at + ACKNOWLEDGE_EVERY)
         if self._changed:
-            until = min(until, self._posted_at + self._post_pause)
+            until = min(until, self._posted_at + self._post_at_most())
         try:
             async with asyncio.timeout(max(GATHER, until - time.monotonic())):
                 await self._wake.wait()
@@ -160,14 +176,19 @@ class Mailbox:
                 await self._place.delete_mail(name)
 
     def _pause(self) -> float:
+        return (LOOK_LINKED if self._are_all_linked() else self._look_pause) * random.uniform(0.8, 1.2)
+
+    def _post_at_most(self) -> float:
+        return POST_LINKED if self._are_all_linked() else self._post_pause
+
+    def _are_all_linked(self) -> bool:
         others = self._members.known()
-        pause = LOOK_LINKED if others and set(others) <= set(self._linked()) else self._look_pause
-        return pause * random.uniform(0.8, 1.2)
+        return bool(others) and set(others) <= set(self._linked())
 
     def _may_post(self) -> bool:
         now = time.monotonic()
         acknowledges = now - self._acknowledged_at >= ACKNOWLEDGE_EVERY
-        return (self._changed or acknowledges) and now - self._posted_at >= self._post_pause
+        return (self._changed or acknowledges) and now - self._posted_at >= self._post_at_most()
 
     async def _post(self, inbox: Inbox, outbox: Outbox) -> None:
         now = time.monotonic()

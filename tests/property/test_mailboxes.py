@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -75,7 +76,8 @@ def carry_out(world: World, steps: list[tuple[str, int, int]]) -> bool:
     return restored
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.timeout(180)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS, roles=ROLES, small=st.sampled_from([1, 4096]))
 def test_devices_that_are_never_there_together_come_to_hold_the_same(
     steps: list[tuple[str, int, int]], roles: tuple[str, str, str], small: int

@@ -113,3 +113,21 @@ async def test_a_place_that_is_away_is_told_in_words_and_tried_again(lan: Lan, t
         away = False
         await has(two, "a")
         assert mailbox.status()["trouble"] is None
+
+
+async def test_what_was_written_last_is_there_when_a_device_parts(lan: Lan, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = await lan.device("one"), await lan.device("two")
+    place = BucketClient(Bucket("memory://"))
+    async with corresponding(one, place) as mailbox:
+        await one.store.write(job("a"))
+        async with asyncio.timeout(LIMIT):
+            while not mailbox.status()["written"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        for name in ("POST_FIRST", "POST_LAST"):
+            monkeypatch.setattr(module, name, 1_000.0)
+        monkeypatch.setattr(mailbox, "_post_pause", 1_000.0)
+        await one.store.write(job("b"))
+        await asyncio.sleep(0.1)
+        await mailbox.part()
+    async with corresponding(two, place):
+        await has(two, "a", "b")
