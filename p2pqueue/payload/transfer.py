@@ -175,7 +175,7 @@ class Running:
             error = SourceFailed("it ended without an answer")
             try:
                 carry(shift)
-            except (SourceFailed, ShardMissing, OSError) as failure:
+            except (SourceFailed, ShardMissing, P2PQueueError, OSError) as failure:
                 error = SourceFailed(str(failure))
             finally:
                 shift.close(error)

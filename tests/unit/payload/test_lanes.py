@@ -142,14 +142,18 @@ async def test_a_lane_that_dies_is_replaced_by_the_other_one_of_its_device(shelf
     assert b"".join(shelf.open(stored.capability)) == content(30 * MIB)
 
 
-async def test_a_lane_that_ends_without_answering_has_failed(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+@pytest.mark.parametrize("error", [SourceFailed("it was refused"), BadShard("what came makes no sense"), OSError(111, "refused"), None])
+async def test_a_lane_that_ends_without_answering_has_failed(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, error: Exception | None
+) -> None:
     stored = there.ingest(make_file(4 * MIB))
 
     class Broken(CarryingPeer):
         def carry(self, work: Work) -> None:
             work.take()
             work.take(wait=False)
-            raise SourceFailed("the connection was refused")
+            if error is not None:
+                raise error
 
     broken = Broken(there, "broken", lane="http")
     fetched = await Fetcher(shelf, lambda: [broken, Peer(there, "good")]).fetch(stored.capability)
