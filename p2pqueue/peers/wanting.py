@@ -39,6 +39,7 @@ _OUTPUTS_NEEDED = (
     "AND runs.output_manifest IS NOT NULL AND jobs.id IN "
     f"(SELECT id FROM jobs WHERE status = 'succeeded' ORDER BY created_at DESC LIMIT {RECENT})"
 )
+_SHARED = f"SELECT capability FROM shared ORDER BY since DESC LIMIT {RECENT}"  # without a job
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Wanting:
         inputs = [capability for (capability,) in connection.execute(_INPUTS_NEEDED, (self._device_id,))]
         outputs = connection.execute(_OUTPUTS_NEEDED, (self._device_id, self._device_id)).fetchall()
         if self._always:
-            return [*inputs, *(capability for capability, _ in outputs)]
+            return [*inputs, *(capability for capability, _ in outputs), *(capability for (capability,) in connection.execute(_SHARED))]
         needed = [] if self._takers() else inputs
         return [*needed, *(capability for capability, device in outputs if not self._linked(device))]
 
