@@ -1,14 +1,16 @@
-"""Two devices that are never there together: a job of the one is done by the other, and a bucket is the only way between them."""
+"""Two devices that are never there together: a job of the one is done by the other, and a store is the only way between them."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.integration.mail.device import Device, until
+from tests.integration.mail.device import PROGRAM, Device, until
 from tests.unit.payload.origins import BUCKET, environment_of, s3
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -20,11 +22,33 @@ def endpoint() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("role", ["owner", "worker"])
+@contextmanager
+def place(kind: str, folder: Path, endpoint: str) -> Iterator[dict[str, str]]:
+    """The settings by which a bucket is reached, or an origin that sends devices on to it, or one before a folder."""
+    if kind == "bucket":
+        yield {"P2PQUEUE_ORIGIN": f"s3://{BUCKET}/alone", **environment_of(endpoint)}
+        return
+    store = ["--store", f"s3://{BUCKET}/behind", "--sign"] if kind == "signing origin" else ["--store", str(folder / "store")]
+    origin = Device(folder / "nas", **environment_of(endpoint))
+    command = [*PROGRAM, "origin", *store, "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, env=origin.environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield {"P2PQUEUE_ORIGIN": process.stdout.readline().strip()}
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("kind", "role"), [("bucket", "owner"), ("signing origin", "worker"), ("origin", "owner")])
 def test_a_job_with_an_input_is_done_by_a_device_that_is_there_later_and_its_result_comes_back(
-    tmp_path: Path, endpoint: str, role: str
+    tmp_path: Path, endpoint: str, kind: str, role: str
 ) -> None:
-    settings = {"P2PQUEUE_ORIGIN": f"s3://{BUCKET}/{role}", **environment_of(endpoint)}
+    with place(kind, tmp_path, endpoint) as settings:
+        be_done(tmp_path, settings, role)
+
+
+def be_done(tmp_path: Path, settings: dict[str, str], role: str) -> None:
     laptop, server = Device(tmp_path / "laptop", **settings), Device(tmp_path / "server", **settings)
     laptop("init", "--label", "laptop")
     laptop.let_in(server, "server", role=role)
