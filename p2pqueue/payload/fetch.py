@@ -45,6 +45,15 @@ class Fetched:
     received: dict[tuple[str, Lane], int]
 
 
+@dataclass
+class _Wanted:
+    """A file that is being fetched, for as many as want it."""
+
+    by: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    listeners: list[Progress] = field(default_factory=list)
+
+
 class Fetcher:
     """Brings files to a shelf. `sources` is asked again and again for the sources there are now.
 
@@ -62,8 +71,7 @@ class Fetcher:
             sources, self.limits, Budget(IN_FLIGHT),
             ThreadPoolExecutor(MOST_THREADS, "p2pqueue-lane"), ThreadPoolExecutor(CHECKING, "p2pqueue-check"), holders,
         )  # fmt: skip
-        self._under_way: dict[bytes, asyncio.Lock] = {}
-        self._listeners: dict[bytes, list[Progress]] = {}
+        self._wanted: dict[bytes, _Wanted] = {}
 
     async def fetch(self, capability: str, *, on_progress: Progress | None = None) -> Fetched:
         """Makes the shelf hold a file, or all files that a manifest lists.
@@ -73,23 +81,23 @@ class Fetcher:
         is here stays, and a later fetch goes on from there.
         """
         root = parse_capability(capability)
-        lock = self._under_way.setdefault(root.address, asyncio.Lock())
-        listeners = self._listeners.setdefault(root.address, [])
+        wanted = self._wanted.setdefault(root.address, _Wanted())
         received: Counter[tuple[str, Lane]] = Counter()
+        wanted.by += 1
         if on_progress is not None:
-            listeners.append(on_progress)
+            wanted.listeners.append(on_progress)
         try:
-            async with lock:  # several jobs may want one file: one fetches, and if it is stopped, the next one goes on
+            async with wanted.turn:  # several jobs may want one file: one fetches, and if it is stopped, the next one goes on
                 if not await asyncio.to_thread(self._shelf.holds, root.text):
                     fetch = _Fetch(self._shelf, self._means, self.transfers, received, time.monotonic(), root)
                     with self.transfers.under_way(root.address, fetch.look):
-                        await fetch.bring(root, listeners)
+                        await fetch.bring(root, wanted.listeners)
         finally:
             if on_progress is not None:
-                listeners.remove(on_progress)
-            if not lock.locked() and not listeners:
-                self._under_way.pop(root.address, None)
-                self._listeners.pop(root.address, None)
+                wanted.listeners.remove(on_progress)
+            wanted.by -= 1
+            if not wanted.by:
+                del self._wanted[root.address]
         return Fetched(dict(received))
 
     async def describe(self, capability: str) -> FileManifest | FolderManifest | TreeManifest:
