@@ -150,10 +150,10 @@ class _Getting:
         if stored.kind == "set":
             return self._save_all(stored, where)
         self._check_free(stored, where)
-        if self.is_new and (moved := self.shelf.hand_over(stored.capability, where)) is not None:
-            self.moved = True
-            return [str(moved)]
         with Meter(self.invocation, f"writing {plain(stored.name)}") as meter:
+            if self.is_new and (moved := self.shelf.hand_over(stored.capability, where, meter)) is not None:
+                self.moved = True
+                return [str(moved)]
             return [str(self.shelf.fetch_to(stored.capability, where, on_progress=meter))]
 
     def _save_all(self, stored: Stored, folder: str) -> list[str]:

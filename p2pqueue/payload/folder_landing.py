@@ -23,7 +23,7 @@ from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.folders import enter_folder_at
 from p2pqueue.payload.landing import HAVE, TREE, folder_of, remove_landing
 from p2pqueue.payload.layout import Layout
-from p2pqueue.payload.listing import Listings
+from p2pqueue.payload.listing import listed
 from p2pqueue.payload.manifest import Chunk
 from p2pqueue.payload.memory import pages
 from p2pqueue.payload.names import safe_name
@@ -32,7 +32,7 @@ from p2pqueue.payload.plain import settle_since
 from p2pqueue.payload.publish import add_file, add_uses, go_on_plain
 from p2pqueue.payload.record import Record
 from p2pqueue.payload.saving import open_up
-from p2pqueue.payload.scan import Scan, local_name, marks_of, scan
+from p2pqueue.payload.scan import Scan, scan
 from p2pqueue.payload.seal import address_of, open_into
 from p2pqueue.payload.unpacking import Unpacking, sync_below
 from p2pqueue.private import in_words, make_private_dir, sync_dir
@@ -140,12 +140,7 @@ class FolderLanding:
 
     def _enter(self, batch: Batch, root: Capability, found: Scan) -> None:
         settle_since(found.newest)
-        listings, marks = Listings(), {}
-        for local, items in found.folders():
-            prefix = f"{local}{os.sep}" if local else ""
-            for item in items:
-                listings.of(prefix).append((item[1] or os.fsencode(item[0]), *item[2:], b"", b""))
-                marks[prefix + local_name(item)] = marks_of(item)
+        listings, marks = listed(found)
         digest, layout = found.digest, self._layout
 
         def enter(connection: sqlite3.Connection) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from p2pqueue.payload.catalogue import Catalogue
-from p2pqueue.payload.scan import Item, State, local_name
+from p2pqueue.payload.scan import Item, Scan, State, local_name, marks_of
 
 LAST_FOLDER: Final = """
 SELECT d.id, d.digest, f.address, f.capability, f.name, f.size, f.copied
@@ -58,6 +58,17 @@ class Listings:
         if self._files and self._folder is not None:
             self._packed.setdefault(self._folder, bytearray()).extend(msgpack.packb(self._files))
             self._files = []
+
+
+def listed(found: Scan) -> tuple[Listings, dict[str, str]]:
+    """The rows of a folder whose contents' hashes aren't known, and the marks of its files by their paths below it."""
+    listings, marks = Listings(), {}
+    for local, items in found.folders():
+        prefix = f"{local}{os.sep}" if local else ""
+        for item in items:
+            listings.of(prefix).append((item[1] or os.fsencode(item[0]), *item[2:], b"", b""))
+            marks[prefix + local_name(item)] = marks_of(item)
+    return listings, marks
 
 
 class Last:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from p2pqueue.errors import DiskFull, MalformedMessage, MisuseError, PayloadUnavailable
+from p2pqueue.errors import DiskFull, MalformedMessage, PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.payload import exporting, handing, holdings, inventory, outputs, saving
 from p2pqueue.payload.batch import Batch
@@ -24,10 +24,11 @@ from p2pqueue.payload.folders import Folders
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
 from p2pqueue.payload.inventory import Damage, Held
+from p2pqueue.payload.kinds import kind_of, label_of, single
 from p2pqueue.payload.landing import IDLE_AFTER, Landing, allocated, allocated_below, sweep_landings
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, TreeManifest
-from p2pqueue.payload.names import safe_name, wellformed_name
+from p2pqueue.payload.names import wellformed_name
 from p2pqueue.payload.plain import FileIdentity, absolute, check_readable, default_name, open_plain, settle
 from p2pqueue.payload.publish import Stored, publish, publish_folder
 from p2pqueue.payload.reading import Reader
@@ -135,16 +136,16 @@ class Shelf:
         manifest = self._manifest(capability)
         if isinstance(manifest, FolderManifest):
             return {entry.name: Stored(entry.capability.text, entry.name, entry.size, False) for entry in manifest.entries}
-        return {manifest.name: Stored(capability, manifest.name, manifest.size, False, _kind(manifest))}
+        return {manifest.name: Stored(capability, manifest.name, manifest.size, False, kind_of(manifest))}
 
     def describe(self, capability: str) -> FileManifest:
         """The manifest of one file. Raises `PayloadUnavailable`, `BadShard`, `MalformedMessage`; `MisuseError` for several."""
-        return _single(self._manifest(capability))
+        return single(self._manifest(capability))
 
     def identify(self, capability: str) -> Stored:
         """Name, size and kind of what a capability stands for. Raises as `describe` does, but not for several."""
         manifest = self._manifest(capability)
-        return Stored(parse_capability(capability).text, manifest.name, manifest.size, False, _kind(manifest))
+        return Stored(parse_capability(capability).text, manifest.name, manifest.size, False, kind_of(manifest))
 
     def holds(self, capability: str) -> bool:
         """Says whether this device can give the whole content, by what its catalogue and the files' marks tell."""
@@ -161,8 +162,8 @@ class Shelf:
         """
         self._have(capability)
         with self._reader() as reader:
-            manifest = _single(reader.manifest(parse_capability(capability)))
-            for piece in reader.pieces(manifest, _label(manifest)):
+            manifest = single(reader.manifest(parse_capability(capability)))
+            for piece in reader.pieces(manifest, label_of(manifest)):
                 yield bytes(piece)
 
     def fetch_to(
@@ -177,17 +178,26 @@ class Shelf:
                 self._store.check_disk(manifest.size)
                 exporting.export_folder(reader, manifest, target, private=private, on_progress=on_progress)
                 return target
-            manifest = _single(manifest)
+            manifest = single(manifest)
             target = saving.target_of(path, manifest.name)
-            pieces = reader.pieces(manifest, _label(manifest))
+            pieces = reader.pieces(manifest, label_of(manifest))
             saving.save(pieces, target, content=manifest.content, mode=0o600 if private else 0o666)
         return target
 
-    def hand_over(self, capability: str, path: str | os.PathLike[str]) -> Path | None:
-        """Moves what was fetched into this home to where `fetch_to` would write it; None where it isn't in the home, or can't be moved."""
+    def hand_over(self, capability: str, path: str | os.PathLike[str], on_progress: Progress | None = None) -> Path | None:
+        """Brings what was fetched into this home to where `fetch_to` would write it, and serves it on from there.
+
+        None where it doesn't lie in the home, or lies there for somebody else too.
+        """
+        place = handing.own_place(self._catalogue, parse_capability(capability))
+        if place is None:
+            return None
         stored = self.identify(capability)
         target = saving.folder_of(path, stored.name) if stored.kind == "folder" else saving.target_of(path, stored.name)
-        return target if handing.hand_over(self._catalogue, parse_capability(capability), target) else None
+        if not handing.move(self._catalogue, place, target):
+            self.fetch_to(capability, target, on_progress=on_progress)
+            handing.settle_at(self._catalogue, place, target)
+        return target
 
     def addresses(self, capability: str) -> list[bytes]:
         """The shards of a file, its manifest's first shard the last. Raises `PayloadUnavailable` where its manifest isn't here."""
@@ -328,19 +338,3 @@ def _addresses(capabilities: Iterable[str]) -> Iterator[bytes]:
             yield parse_capability(text).address
         except MalformedMessage:
             continue
-
-
-def _kind(manifest: FileManifest | FolderManifest | TreeManifest) -> str:
-    return "file" if isinstance(manifest, FileManifest) else "folder" if isinstance(manifest, TreeManifest) else "set"
-
-
-def _single(manifest: FileManifest | FolderManifest | TreeManifest) -> FileManifest:
-    if isinstance(manifest, TreeManifest):
-        raise MisuseError(f"This manifest is that of a folder of {manifest.count} files; save it as a whole")
-    if isinstance(manifest, FolderManifest):
-        raise MisuseError(f"This manifest lists {len(manifest.entries)} files; take one of them by its name")
-    return manifest
-
-
-def _label(manifest: FileManifest) -> str:
-    return f"“{safe_name(manifest.name)}”"

@@ -17,7 +17,7 @@ import pytest
 
 from p2pqueue.errors import ArgumentError, DiskFull, InputChanged, InputUnreadable, MisuseError, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import scan, transfer, tree, unpacking
+from p2pqueue.payload import handing, scan, transfer, tree
 from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.fetch import Fetcher
 from p2pqueue.payload.shelf import Shelf
@@ -308,7 +308,7 @@ async def test_a_full_disk_is_told_and_what_came_is_used_when_there_is_room(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return really(descriptor, data)
 
-    monkeypatch.setattr(unpacking.os, "write", filling)
+    monkeypatch.setattr(os, "write", filling)
     with pytest.raises(DiskFull):
         await Fetcher(shelf, lambda: [Peer(there, parallel=1)]).fetch(stored.capability)
     monkeypatch.undo()
@@ -361,3 +361,23 @@ def test_few_files_are_open_at_once(shelf: Shelf, tmp_path: Path, monkeypatch: p
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert states(out) == states(base)
+
+
+@pytest.mark.parametrize("other_disk", [False, True])
+async def test_what_was_fetched_is_handed_over_and_served_on(
+    shelf: Shelf, there: Shelf, folder: Path, tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, other_disk: bool
+) -> None:  # fmt: skip
+    if other_disk:
+        monkeypatch.setattr(handing, "move", lambda *_: False)
+    for source in (folder, folder / "large.bin"):
+        stored = there.ingest(source, copy=False)
+        await Fetcher(shelf, lambda: [Peer(there)]).fetch(stored.capability)
+        target = shelf.hand_over(stored.capability, tmp_path / f"mine {source.name}")
+        assert target == tmp_path / f"mine {source.name}"
+        assert list((home.path / "outputs").iterdir()) == []
+        assert shelf.locate(stored.capability) == target
+        assert all(shelf.shard(address) for address in shelf.addresses(stored.capability))
+        assert shelf.hand_over(stored.capability, tmp_path / "again") is None
+        shelf.remove(stored.capability)
+        assert target.exists()
+    assert states(tmp_path / "mine drawings") == states(folder)
