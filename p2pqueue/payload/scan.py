@@ -131,7 +131,7 @@ def _scan_folder(found: Scan, local: str, above: list[tuple[int, int]]) -> None:
         raise unreadable(whole, error) from error
     found.size, found.newest = found.size + size, newest
     items = _named(files, [name for name, _ in folders])
-    found.count += len(files) or not folders
+    found.count += len(files) or (not folders and local != "")
     if found.count > ENTRIES_LIMIT:
         raise ArgumentError(f"{shown(found.base)} has more than {ENTRIES_LIMIT:,} files; share its parts one by one")
     found._lists[local] = msgpack.packb(items)

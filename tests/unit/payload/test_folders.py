@@ -381,3 +381,15 @@ async def test_what_was_fetched_is_handed_over_and_served_on(
         shelf.remove(stored.capability)
         assert target.exists()
     assert states(tmp_path / "mine drawings") == states(folder)
+
+
+async def test_a_folder_without_content_arrives_too(shelf: Shelf, there: Shelf, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    put(tmp_path / "hollow" / "empty.txt", b"")
+    (tmp_path / "nested" / "a" / "b").mkdir(parents=True)
+    for name in ("empty", "hollow", "nested"):
+        for copy in (True, False):
+            stored = there.ingest(tmp_path / name, copy=copy)
+            assert states(there.fetch_to(stored.capability, tmp_path / f"{name} {copy}")) == states(tmp_path / name)
+        await Fetcher(shelf, lambda: [Peer(there)]).fetch(stored.capability)
+        assert states(shelf.fetch_to(stored.capability, tmp_path / f"fetched {name}")) == states(tmp_path / name)
