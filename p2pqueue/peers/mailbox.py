@@ -224,8 +224,8 @@ class Mailbox:
             self._dropped,
         )  # fmt: skip
         outbox = Outbox(
-            self._keys, identity, own, relays(identity.role), self._place, disk, self._peering(identity.device_id, True), time.monotonic,
-            wall_clock, os.urandom,
+            self._keys, identity, own, relays(identity.role), self._place, disk, self._peering(identity.device_id, True), self._authors_of,
+            time.monotonic, wall_clock, os.urandom,
         )  # fmt: skip
         return inbox, outbox
 

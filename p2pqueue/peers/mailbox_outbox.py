@@ -6,7 +6,7 @@ which the others know what they need not keep for it. Where nothing has changed,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -29,7 +29,16 @@ from p2pqueue.peers.mailbox_format import (
     pack_part,
 )
 from p2pqueue.peers.mailbox_inbox import INDEX, MISSING_LOOKS, PART, Hand, MailPlace, Seen
-from p2pqueue.peers.mailbox_plan import highest, is_behind, kept_batches, lowest, numbers, reason_to_begin_anew, without_acknowledged
+from p2pqueue.peers.mailbox_plan import (
+    highest,
+    is_behind,
+    kept_batches,
+    lowest,
+    numbers,
+    reach_of,
+    reason_to_begin_anew,
+    without_acknowledged,
+)
 from p2pqueue.replica.columns import numbers_of
 from p2pqueue.replica.effects import Page, ReadEnded, ReadRows, ReadState, ReadUnsent, RowPage, State
 from p2pqueue.replica.messages import MAX_BYTES, MAX_ROWS, MAX_WRITES, Refusal, RoundId, RowId, Writes
@@ -53,6 +62,7 @@ class Outbox:
     place: MailPlace
     hand: Hand
     peering: Peering
+    authors_of: Callable[[str], Awaitable[set[bytes]]]
     now: Callable[[], float]  # seconds, monotonic
     wall: Callable[[], int]  # milliseconds UTC
     random: Callable[[int], bytes]
@@ -94,12 +104,12 @@ class Outbox:
         state = cast(State, await self.hand.answer(self.peering, ReadState(self._next())))
         own = None if self.relays else await self._own_authors(state)
         others = {tag: each for tag, each in seen.items() if tag != self.tag}
-        reach = self._reach(state, others)
         members = [numbers(others[tag].index.heads) if tag in others else {} for tag in map(self.keys.device, known)]
+        everywhere = lowest([numbers(state.heads), *members]) if members else {}
+        reach = highest(everywhere, await self._reach(state, others))
         anew = reason_to_begin_anew(
             self.index, state.heads, members=members, reach=reach, now=self.wall(), missing=self._missing >= MISSING_LOOKS
         )
-        everywhere = lowest([numbers(state.heads), *members]) if members else {}
         base, batches = ({}, ()) if self.index is None else without_acknowledged(self.index.base, self.index.batches, everywhere)
         if anew is not None or self._has_unsent(state, own, reach):
             kept = 0 if anew is not None else kept_batches(batches)
@@ -118,11 +128,15 @@ class Outbox:
 
     # -- what is to be told -----------------------------------------------------------------------------------
 
-    def _reach(self, state: State, others: Mapping[str, Seen]) -> Counted:
+    async def _reach(self, state: State, others: Mapping[str, Seen]) -> Counted:
         """How far others come without this outbox. A device that may not relay counts on others for what isn't its own."""
         if not self.relays:
             return _known(state)
-        return highest(*[each.index.covers for each in others.values() if each.relays and each.is_whole])
+        owners = dict.fromkeys(await self.authors_of(self.member.device_id), self.tag)
+        for tag, each in others.items():
+            owners.update(dict.fromkeys(await self.authors_of(each.member.device_id), tag))
+        outboxes = {tag: each.index.covers for tag, each in others.items() if each.relays and each.is_whole}
+        return reach_of(outboxes, owners, self.tag)
 
     def _has_unsent(self, state: State, own: set[bytes] | None, reach: Counted) -> bool:
         if self._blocked is not None and (self._blocked.heads, self._blocked.held) == (state.heads, state.held):

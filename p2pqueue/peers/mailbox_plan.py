@@ -1,7 +1,8 @@
 """What has to be written into an outbox anew, and from where on?
 
-`reach` is how far anybody comes by the outboxes of the other devices that may relay. An outbox need not repeat what lies
-there: a new batch begins above both. Should such an outbox vanish, what rested on it is written again.
+An outbox need not repeat what lies in another: a new batch begins above both. Lest two outboxes each leave to the other
+what then lies in neither, those that hold an author's writes stand in one order, his own device's first, and each
+leaves out only what stands in one before it. Should that vanish, what rested on it is written again.
 """
 
 from __future__ import annotations
@@ -70,6 +71,17 @@ def countable(heads: Mapping[bytes, Head], merged: Sequence[tuple[Counted, Mappi
         if len(resting) == len(left):
             return {author: head for author, head in found.items() if heads.get(author) != head}
         left = resting
+
+
+def reach_of(outboxes: Mapping[str, Counted], owners: Mapping[bytes, str], own: str) -> dict[bytes, int]:
+    """How far anybody comes, of each author, by the outboxes before the own one. `owners` names that of each author's device."""
+    found: dict[bytes, int] = {}
+    for tag, covers in outboxes.items():
+        for author, seq in covers.items():
+            first = owners.get(author)
+            if first != own and (tag == first or tag < own):
+                found[author] = max(seq, found.get(author, 0))
+    return found
 
 
 def reason_to_begin_anew(

@@ -126,7 +126,7 @@ class Correspondent:
         self.inbox = Inbox(keys, self.key.device_id, world.admit, place, Hand(), self._peering, self._authors_of, lambda: world.now)
         self.outbox = Outbox(
             keys, Signer(self.key), world.member(self.key.label), relays(role), place, Hand(), self._peering(self.key.device_id, True),
-            lambda: world.now, world.wall, self.random.randbytes,
+            self._authors_of, lambda: world.now, world.wall, self.random.randbytes,
         )  # fmt: skip
         self.has_looked = False
 
@@ -186,6 +186,15 @@ class Correspondent:
                 writer.put("jobs", key, "spec", {"queue": "q", "task": "t", "created_at": writer.now})
             for _ in range(choice):
                 writer.put("jobs", key, "tune", {"title": f"{self.key.label} {writer.hlc}"})
+
+        self.replica.write(fn)
+
+    def load(self, size: int) -> None:
+        """Writes so much at once that it isn't soon written again with what follows."""
+
+        def fn(writer: Any) -> None:
+            for number in range(size):
+                writer.put("jobs", f"load {number}", "tune", {"title": self.random.randbytes(40).hex()})
 
         self.replica.write(fn)
 

@@ -19,12 +19,14 @@ NAMES = ("one", "two", "three")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.integers(0, 2), st.integers(0, 5)),
+        st.tuples(st.just("load"), st.integers(0, 2), st.integers(20, 60)),
         st.tuples(st.just("look"), st.integers(0, 2), st.just(0)),
         st.tuples(st.just("post"), st.integers(0, 2), st.integers(0, 1)),
         st.tuples(st.just("visit"), st.integers(0, 2), st.just(0)),
         st.tuples(st.just("late"), st.integers(0, 2), st.integers(0, 12)),
         st.tuples(st.sampled_from(["fail", "lose"]), st.integers(0, 2), st.integers(1, 4)),
         st.tuples(st.just("restart"), st.integers(0, 2), st.just(0)),
+        st.tuples(st.just("turns"), st.integers(0, 2), st.integers(0, 2)),
         st.tuples(st.just("meet"), st.integers(0, 2), st.integers(0, 2)),
         st.tuples(st.just("wait"), st.just(0), st.integers(1, 900)),
         st.tuples(st.sampled_from(["save", "restore"]), st.integers(0, 2), st.just(0)),
@@ -49,6 +51,15 @@ def carry_out(world: World, steps: list[tuple[str, int, int]]) -> bool:
         match kind:
             case "write":
                 device.write(number)
+            case "load":
+                device.load(number)
+            case "turns" if who != number:
+                for each in (device, world.devices[number]) * 2:
+                    each.write(3 + who)
+                    for visitor in (each, device, world.devices[number]):
+                        world.now += 1.0
+                        visitor.look()
+                        visitor.post()
             case "look":
                 device.look()
             case "post":

@@ -253,3 +253,26 @@ def test_messages_of_a_part_come_back_as_they_were_and_half_a_part_is_refused() 
     for cut in (1, 5, len(packed) - 1):
         with pytest.raises(MalformedMessage):
             unpack_part(packed[:cut])
+
+
+def test_outboxes_that_rest_on_one_another_keep_what_a_third_lacks(world: World) -> None:
+    one, two, three = world.devices
+
+    def many(writer: object) -> None:
+        for number in range(1_000):  # so much that it isn't written again with what follows
+            writer.put("jobs", f"old {number}", "tune", {"title": os.urandom(40).hex()})  # type: ignore[attr-defined]
+
+    one.replica.write(many)
+    two.replica.write(many)
+    visit(one, two, one, two)
+    for number in range(3, 6):
+        one.write(number)
+        visit(one, two)
+        two.write(number - 3)
+        visit(two, one)
+    assert one.outbox.index is not None
+    assert len(one.outbox.index.batches) > 1
+    three.look()
+    assert titles(three) == titles(one) == titles(two)
+    heads = three.replica.heads()
+    assert all(heads[author] == head for author, head in one.replica.heads().items())
