@@ -224,6 +224,7 @@ class Asked:
         self.address = where.address
         self.size = min(desk.shard_size, where.plain_size + TAG_SIZES.get(desk.content.algorithm, 0))
         self.wanted = True
+        self.is_begun = False  # by a task
         self.on_unwanted: Callable[[], object] | None = None
         self._desk = desk
         self._buffer: memoryview | None = None

@@ -21,13 +21,16 @@ from p2pqueue.errors import MalformedMessage
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.budget import Budget
 from p2pqueue.payload.capability import Capability, parse_capability
+from p2pqueue.payload.folder_landing import FolderLanding
 from p2pqueue.payload.gathering import Manifests
+from p2pqueue.payload.landing import Landing
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.manifest import FileManifest, FolderManifest, PartedManifest, TreeManifest
 from p2pqueue.payload.publish import enter_folder
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.payload.source import Lane, Source
+from p2pqueue.payload.threaded import to_end, to_end_or_undo
 from p2pqueue.payload.transfer import Holders, Means, Progress, Running, nobody
 from p2pqueue.payload.transfers import Transfer, Transfers
 
@@ -142,9 +145,7 @@ class _Fetch:
             if isinstance(manifest, FolderManifest):
                 await self._bring_all(manifest, depth + 1)
                 folder = manifest
-                await asyncio.to_thread(
-                    batch.end, lambda connection: enter_folder(connection, root, folder, batch.addresses), keep=root.address
-                )
+                await to_end(batch.end, lambda connection: enter_folder(connection, root, folder, batch.addresses), keep=root.address)
                 return
             await self._bring_file(root, await self._content(manifest, manifests), batch, listeners)
 
@@ -174,18 +175,25 @@ class _Fetch:
             for listener in tuple(listeners):
                 listener(done, size)
 
-        with await asyncio.to_thread(self.shelf.landing, root, manifest) as landing:
+        landing = await to_end_or_undo(_close, self.shelf.landing, root, manifest)
+        try:
             running = Running(
                 root.text, manifest.name, manifest, manifest.size, landing, self.means, landing.touch,
                 self.shelf.check_reserve, tell, self.peers_at,
             )  # fmt: skip
             if root == self.root:
                 self.running = running
-            shown = nullcontext() if root == self.root else self.transfers.under_way(root.address, running.look)
-            with shown:
+            with nullcontext() if root == self.root else self.transfers.under_way(root.address, running.look):
                 try:
                     await running.run()
                 finally:
                     self.received.update(running.desk.received)
                     self.peers_at = max(self.peers_at, running.desk.plan.peers_at)
-                await asyncio.to_thread(landing.finish, batch, root)
+                await to_end(landing.finish, batch, root)
+        finally:
+            await to_end(_close, landing)
+
+
+def _close(landing: Landing | FolderLanding) -> None:
+    with landing:
+        pass

@@ -22,6 +22,7 @@ from p2pqueue.payload.layout import Layout, gather
 from p2pqueue.payload.manifest import Chunk, FileManifest, Manifest, PartedManifest, TreeManifest, decode
 from p2pqueue.payload.seal import Shard, address_of, open_into
 from p2pqueue.payload.source import Lane, ShardMissing, Source, SourceFailed
+from p2pqueue.payload.threaded import to_end
 
 PAGES_AHEAD: Final = 8  # of a folder that are asked for at once
 SLOWEST: Final = 20.0  # seconds after which an answer is not waited for any more
@@ -93,7 +94,7 @@ class Manifests:
                 plain = memoryview(bytearray(chunk.plain_size))
                 open_into(algorithm, chunk.key, shard.body, plain)
                 self._received[source.name, source.lane] += len(shard.body)
-                await asyncio.to_thread(self._batch.add, shard)
+                await to_end(self._batch.add, shard)
                 return bytes(plain)
             if time.monotonic() >= until:
                 raise await self._lacking(chunk)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from p2pqueue.errors import BadShard, DiskFull, P2PQueueError, PayloadUnavailable
@@ -189,16 +190,19 @@ class Running:
         key = (source.name, source.lane)
         while self._busy[key] < source.parallel and (asked := self.desk.take(source)) is not None:
             self._busy[key] += 1
-            self._start(group, self._bring(group, source, asked))
+            # A task that is cancelled before its first step does nothing, not even at its end.
+            self._start(group, self._bring(group, source, asked)).add_done_callback(partial(_let_go, asked))
 
-    def _start(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = group.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _bring(self, group: asyncio.TaskGroup, source: Source, asked: Asked) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
+        asked.is_begun = True
         getting = [True]  # what a thread has begun to write can't be cancelled
 
         def cancel() -> None:
@@ -210,13 +214,13 @@ class Running:
             await self._get(source, asked)
             getting[0] = False
             if not asked.is_settled:
-                await loop.run_in_executor(self.means.checking, asked.finish)
+                await asyncio.shield(loop.run_in_executor(self.means.checking, asked.finish))
         except asyncio.CancelledError:
-            if getting[0]:
-                asked.drop()
             if asked.wanted or self.desk.done:
                 raise
         finally:
+            if getting[0]:
+                asked.drop()
             self._busy[source.name, source.lane] -= 1
         latest = self._latest.get((source.name, source.lane))
         if not self.desk.done and latest is not None:
@@ -283,3 +287,8 @@ class Running:
         if self.desk.verified != self._told and self.desk.verified:
             self._told = self.desk.verified
             self.on_progress(self._told, self.size)
+
+
+def _let_go(asked: Asked, task: asyncio.Task[None]) -> None:
+    if not asked.is_begun:
+        asked.drop()
