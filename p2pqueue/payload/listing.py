@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from p2pqueue.payload.catalogue import Catalogue
-from p2pqueue.payload.scan import Item, Scan, State, local_name, marks_of
+from p2pqueue.payload.scan import Item, Scan, State, encoded, local_name, marks_of
 
 LAST_FOLDER: Final = """
 SELECT d.id, d.digest, f.address, f.capability, f.name, f.size, f.copied
@@ -66,7 +66,7 @@ def listed(found: Scan) -> tuple[Listings, dict[str, str]]:
     for local, items in found.folders():
         prefix = f"{local}{os.sep}" if local else ""
         for item in items:
-            listings.of(prefix).append((item[1] or os.fsencode(item[0]), *item[2:], b"", b""))
+            listings.of(prefix).append((item[1] or encoded(item[0]), *item[2:], b"", b""))
             marks[prefix + local_name(item)] = marks_of(item)
     return listings, marks
 

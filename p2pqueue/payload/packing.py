@@ -25,7 +25,7 @@ from p2pqueue.payload.ingest import Ingest, Lane, Line, check_going
 from p2pqueue.payload.listing import Known, Last, Listings
 from p2pqueue.payload.manifest import FileManifest, TreeManifest, chunk_size_of
 from p2pqueue.payload.plain import changed
-from p2pqueue.payload.scan import Item, Scan, Stretch, local_name, marks_of
+from p2pqueue.payload.scan import Item, Scan, Stretch, encoded, local_name, marks_of
 from p2pqueue.payload.seal import Shard
 from p2pqueue.payload.steady import Steady, folder_at, read_small
 from p2pqueue.payload.tree import EXECUTABLE, FILE, FOLDER, MOST_REFERENCES, PACKED_LIMIT, PAGE_SIZE, SHARED_LIMIT, encode_page
@@ -57,6 +57,8 @@ class _Shared:
     files: list[tuple[str, Item, int, bool]] = field(default_factory=list)  # its folder, item, where it begins, whether it is read
     contents: bytearray = field(default_factory=bytearray)  # the hashes of the files
     reference: bytes = b""
+    page: int = -1  # the last one on which it is listed, and its number there
+    number: int = 0
 
 
 class Packer:
@@ -77,7 +79,8 @@ class Packer:
         self._shared = _Shared()
         self._lane: Lane | None = None
         self._by_content: dict[bytes, tuple[_Shared, int]] = {}
-        self._entries: list[list[Any]] = []  # as the page has them, with the shared chunk itself in the place of its number
+        self._entries: list[list[Any]] = []  # of the page
+        self._chunks: list[_Shared] = []  # that are listed on it
         self._estimate = 0
         self._pages = bytearray()
         self._lengths: list[int] = []
@@ -114,7 +117,7 @@ class Packer:
             if self._shared.size + size > SHARED_LIMIT:
                 self._end_shared()
             content = self._read(at, local, item) if known is None else known.content
-            rows.append((item[1] or os.fsencode(item[0]), *item[2:], content, b""))
+            rows.append((item[1] or encoded(item[0]), *item[2:], content, b""))
             self._put_in(path, local, item, content, known is None)
 
     def _read(self, at: int | None, local: str, item: Item) -> bytes:
@@ -138,7 +141,11 @@ class Packer:
             shared.files.append((local, item, start, is_read))
             shared.contents += content
             shared.size = start + size
-        self._enter([told, EXECUTABLE if item[6] else FILE, size, content, *found], len(told))
+        listed, start = found
+        if listed.page != len(self._lengths):
+            listed.page, listed.number = len(self._lengths), len(self._chunks)
+            self._chunks.append(listed)
+        self._enter([told, EXECUTABLE if item[6] else FILE, size, content, listed.number, start], len(told))
         if content[0] < 256 // ONE_IN and shared.size >= HALF:
             self._end_shared()
 
@@ -174,7 +181,7 @@ class Packer:
 
     def _name_shared(self, shared: _Shared, contents: bytes, reference: bytes) -> None:
         shared.reference = reference
-        pieces = [(os.fsencode(local) + (item[1] or os.fsencode(item[0])), marks_of(item), 0, item[2]) for local, item, *_ in shared.files]
+        pieces = [(encoded(local + local_name(item)), marks_of(item), 0, item[2]) for local, item, *_ in shared.files]
         self._piece(reference, shared.size, pieces, contents)
         shared.files.clear()  # what is known by its content is kept for long
         shared.contents.clear()
@@ -193,12 +200,12 @@ class Packer:
             own = references
             if len(references) > MOST_REFERENCES * REFERENCE_SIZE:
                 own = self._seal_manifest(FileManifest(item[0], "", size, content, self._line.algorithm, references))
-        self._listings.of(local).append((item[1] or os.fsencode(item[0]), *item[2:], content, own))
-        encoded, marks, chunk_size = os.fsencode(here), marks_of(item), chunk_size_of(size)
+        self._listings.of(local).append((item[1] or encoded(item[0]), *item[2:], content, own))
+        name, marks, chunk_size = encoded(here), marks_of(item), chunk_size_of(size)
         for number, offset in enumerate(range(0, size, chunk_size)):
             length = min(chunk_size, size - offset)
             reference = references[number * REFERENCE_SIZE : (number + 1) * REFERENCE_SIZE]
-            self._piece(reference, length, [(encoded, marks, offset, length)], b"")
+            self._piece(reference, length, [(name, marks, offset, length)], b"")
         self._enter([path + item[0], EXECUTABLE if item[6] else FILE, size, content, own, 0], len(path) + len(item[0]) + len(own))
 
     def _read_alone(self, path: str, item: Item) -> tuple[bytes, bytes]:
@@ -236,18 +243,11 @@ class Packer:
         self._line.drain()
         if not self._entries:
             return
-        numbers: dict[int, int] = {}
-        chunks: list[_Shared] = []
-        for entry in self._entries:
-            if len(entry) > 2 and type(entry[4]) is not bytes:
-                number = numbers.setdefault(id(entry[4]), len(chunks))
-                if number == len(chunks):
-                    chunks.append(entry[4])
-                entry[4] = number
+        chunks = self._chunks
         page = encode_page(b"".join(each.reference for each in chunks), [each.size for each in chunks], self._entries)
         self._pages += self._add(page)
         self._lengths.append(len(page))
-        self._entries = []
+        self._entries, self._chunks = [], []
         self._estimate = 0
 
     def _piece(self, reference: bytes, length: int, pieces: list[tuple[bytes, str, int, int]], contents: bytes) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -26,6 +27,8 @@ from p2pqueue.payload.plain import absolute, shown, unreadable
 from p2pqueue.payload.tree import DEEPEST
 
 _ODD_KINDS: Final = ((stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a device"), (stat.S_ISCHR, "a device"))
+_ENCODING: Final = sys.getfilesystemencoding()
+_ERRORS: Final = sys.getfilesystemencodeerrors()
 _FILE: Final = 7  # values of a file's item; a folder's has two
 
 Item = list[Any]  # of a file: name, name here where it is another, and the values of its state
@@ -199,6 +202,11 @@ def _told_name(item: list[Any]) -> str:
 def marks_of(item: Item) -> str:
     """As `FileIdentity.marks`."""
     return f"{item[4]}:{item[2]}:{item[3]}"
+
+
+def encoded(path: str) -> bytes:
+    """As `os.fsencode`, for many."""
+    return path.encode(_ENCODING, _ERRORS)
 
 
 def local_name(item: Item) -> str:
