@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from p2pqueue.payload.objects import MAIL, MOST_LISTED, SHARDS, Listed, ObjectStore, StoreFailed, StoreFull
+from p2pqueue.payload.objects import MAIL, MAIL_NAME, MOST_LISTED, SHARDS, Listed, ObjectStore, StoreFailed, StoreFull
 from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed
 
 PARALLEL: Final = 8  # shards under way: a bucket answers late, and gives many at once
@@ -60,7 +60,8 @@ class BucketClient:
         """What lies in the mailboxes of a space."""
         async with _as_source():
             found = await self.store.listed(f"{MAIL}{space}/", most=MOST_LISTED)
-        return [Listed(each.name.removeprefix(MAIL), each.size, each.mark, each.modified) for each in found]
+        named = [replace(each, name=each.name.removeprefix(MAIL)) for each in found]
+        return [each for each in named if MAIL_NAME.fullmatch(each.name)]
 
     async def get_mail(self, name: str, *, limit: int) -> bytes | None:
         """One object of a mailbox."""

@@ -123,15 +123,17 @@ class Mailbox:
         self._inbox, self._outbox = inbox, outbox
         look_at, wait = 0.0, LOOK_FIRST
         while True:
+            if not self._is_on():
+                await asyncio.sleep(LOOK_FIRST)
+                continue
             try:
-                if self._is_on():
-                    if time.monotonic() >= look_at:
-                        async with self._busy:
-                            await self._look(inbox, outbox)
-                        look_at = time.monotonic() + self._pause()
-                    if self._posts and self._may_post():
-                        async with self._busy:
-                            await self._post(inbox, outbox)
+                if time.monotonic() >= look_at:
+                    async with self._busy:
+                        await self._look(inbox, outbox)
+                    look_at = time.monotonic() + self._pause()
+                if self._posts and self._may_post():
+                    async with self._busy:
+                        await self._post(inbox, outbox)
                 self.trouble, wait = None, LOOK_FIRST
             except (SourceFailed, P2PQueueError, sqlite3.Error, OSError) as error:
                 if str(error) != self.trouble:

@@ -118,6 +118,7 @@ class Inbox:
             del self.seen[tag]
             changed = True
         self._bad &= {name for names in outboxes.values() for name in names}
+        self._forget()
         return changed
 
     async def _look_into(self, tag: str, names: Sequence[str]) -> bool:
@@ -143,6 +144,15 @@ class Inbox:
             self.troubles.pop(tag, None)
             return True
         return False
+
+    def _forget(self) -> None:
+        """Forgets what was remembered of indexes and batches that are not there any more."""
+        names = {seen.name for seen in self.seen.values()}
+        self._observed &= names | {_ended(name) for name in names}
+        batches = {_id(batch) for seen in self.seen.values() for batch in seen.index.batches}
+        self._merged &= batches
+        self._trials = {name: trial for name, trial in self._trials.items() if name in batches}
+        self.troubles = {tag: words for tag, words in self.troubles.items() if tag in self.seen or self._bad}
 
     def _note_missing(self, tag: str, names: Sequence[str]) -> None:
         seen = self.seen.get(tag)
@@ -306,7 +316,7 @@ class Inbox:
         state = await self._state()
         for seen in list(self.seen.values()):
             own = seen.member.device_id == self.device_id
-            mark = f"ended {seen.name}"
+            mark = _ended(seen.name)
             if own or not seen.relays or not seen.index.ended or mark in self._observed or not dominates(state.heads, seen.index.covers):
                 continue
             self._observed.add(mark)
@@ -320,6 +330,11 @@ class Inbox:
 
 class _NotThere(Exception):
     pass
+
+
+def _ended(name: str) -> str:
+    """Under what it is remembered that the ended rows of an index were dropped."""
+    return f"ended {name}"
 
 
 def _id(batch: Batch) -> str:

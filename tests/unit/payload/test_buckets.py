@@ -98,10 +98,12 @@ async def test_a_node_uses_every_place_without_an_origin(store: ObjectStore) -> 
     with pytest.raises(SourceFailed):
         await client.shard(ADDRESS, len(BODY) - 1)
     await client.put_mail(MAIL, b"sealed")
+    await store.put(f"mail/{'a' * 32}/somebody's own", b"x")
     assert await client.get_mail(MAIL, limit=100) == b"sealed"
     assert [each.name for each in await client.list_mail("a" * 32)] == [MAIL]
     await client.delete(ADDRESS)
     await client.delete_mail(MAIL)
+    await store.delete(f"mail/{'a' * 32}/somebody's own")
     assert await names_in(store) == []
 
 
