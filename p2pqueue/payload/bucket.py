@@ -64,6 +64,11 @@ class Bucket:
 
     async def get(self, name: str, *, limit: int) -> bytes | None:
         """As `ObjectStore.get`."""
+        body = await self.view(name, limit=limit)
+        return None if body is None else bytes(body)
+
+    async def view(self, name: str, *, limit: int) -> memoryview | None:
+        """As `ObjectStore.view`."""
         async with self._worded():
             try:
                 answer = await self._obstore.get_async(self._store, name)
@@ -72,7 +77,7 @@ class Bucket:
                 return None
             if answer.meta["size"] > limit:
                 raise StoreFailed(f"{self.shown} has {answer.meta['size']} bytes where {limit} at most were to be")
-            return bytes(await answer.bytes_async())
+            return memoryview(await answer.bytes_async())
 
     async def size(self, name: str) -> int | None:
         """As `ObjectStore.size`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from p2pqueue.payload.objects import MAIL, MAIL_NAME, MOST_LISTED, SHARDS, Listed, ObjectStore, StoreFailed, StoreFull
-from p2pqueue.payload.source import Lane, ShardMissing, SourceFailed
+from p2pqueue.payload.source import Lane, Request, ShardMissing, SourceFailed
 
 PARALLEL: Final = 8  # shards under way: a bucket answers late, and gives many at once
 
@@ -40,6 +40,16 @@ class BucketClient:
             raise ShardMissing
         self.on_bytes(len(body))
         return body
+
+    async def deliver(self, request: Request) -> None:
+        """Fills the buffer of a request. Raises `ShardMissing`, `SourceFailed` and `BadShard`."""
+        async with _as_source():
+            body = await self.store.view(SHARDS + request.address.hex(), limit=request.size)
+        if body is None:
+            raise ShardMissing
+        request.room(len(body))[:] = body
+        request.advance(len(body))
+        self.on_bytes(len(body))
 
     async def has(self, address: bytes) -> bool:
         """Says whether the bucket has a shard."""

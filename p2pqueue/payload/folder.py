@@ -41,6 +41,11 @@ class Folder:
         """As `ObjectStore.get`."""
         return await asyncio.to_thread(self._read, self.path_of(name), limit)
 
+    async def view(self, name: str, *, limit: int) -> memoryview | None:
+        """As `ObjectStore.view`."""
+        body = await self.get(name, limit=limit)
+        return None if body is None else memoryview(body)
+
     async def size(self, name: str) -> int | None:
         """As `ObjectStore.size`."""
         return await asyncio.to_thread(_size, self.path_of(name))

@@ -46,6 +46,9 @@ class ObjectStore(Protocol):
     async def get(self, name: str, *, limit: int) -> bytes | None:
         """A body of at most `limit` bytes, None where there is none. Raises `StoreFailed` for a larger one too."""
 
+    async def view(self, name: str, *, limit: int) -> memoryview | None:
+        """As `get`, of bytes that are not copied where that can be spared."""
+
     async def size(self, name: str) -> int | None:
         """How many bytes a body has, None where there is none."""
 

@@ -26,7 +26,6 @@ from p2pqueue.payload.source import Source
 from p2pqueue.peers.greeting import greet
 from p2pqueue.peers.hearsay import Hearsay
 from p2pqueue.peers.linked import LinkedPeer
-from p2pqueue.peers.mailbox import Mailbox
 from p2pqueue.peers.metered import Metered
 from p2pqueue.peers.pairing import Invitations
 from p2pqueue.peers.parts import Parts
@@ -44,6 +43,7 @@ from p2pqueue.settings import Settings
 if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
     from p2pqueue.net.peer import Peer
+    from p2pqueue.peers.mailbox import Mailbox
 
 PARTING: Final = 1.0  # seconds at most that a stop waits for peers to have what was written last
 PUSHED_WITHIN: Final = 0.2  # seconds in which what was written last is under way, and counts as such
@@ -93,6 +93,8 @@ class Links:
                 )  # fmt: skip
         self.mailbox: Mailbox | None = None
         if self.origin is not None and allows(identity.role, "space key"):
+            from p2pqueue.peers.mailbox import Mailbox
+
             self.mailbox = Mailbox(
                 parts.store, self.origin, identity, parts.members, is_on=lambda: self.mesh.is_online,
                 posts=settings.origin_policy != "never", linked=lambda: self.mesh.peers.keys(),
