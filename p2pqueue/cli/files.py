@@ -17,7 +17,7 @@ from p2pqueue.cli.opening import check_initialised, node_pid, open_shelf, writin
 from p2pqueue.cli.output import plain
 
 if TYPE_CHECKING:
-    from p2pqueue.payload.inventory import Held
+    from p2pqueue.payload.inventory import Damage, Held
     from p2pqueue.payload.shelf import Shelf
 
 
@@ -103,7 +103,7 @@ def verify_command(invocation: Invocation, files: tuple[str, ...], refetch: bool
         known = known_files(invocation, shelf)
         chosen = [find_file(known, text) for text in files] if files else known
         damaged = _check(invocation, shelf, [each.held for each in chosen])
-        documents = [{**_mend(invocation, shelf, each.held, refetch), "why": each.why} for each in damaged]
+        documents = [_mend(invocation, shelf, each, refetch) for each in damaged]
     left = sum(not each["mended"] for each in documents)
 
     def lines() -> list[str]:
@@ -185,7 +185,7 @@ def _set_pins(invocation: Invocation, files: tuple[str, ...], *, pinned: bool) -
     invocation.result({"schema": 1, done: capabilities}, lambda: [f"{done} {plain(each.name)}" for each in chosen])
 
 
-def _check(invocation: Invocation, shelf: Shelf, chosen: list[Held]) -> list[Any]:
+def _check(invocation: Invocation, shelf: Shelf, chosen: list[Held]) -> list[Damage]:
     done, whole = [0], sum(each.size for each in chosen)
     damaged = []
     with Meter(invocation, "checking") as meter:
@@ -201,12 +201,14 @@ def _check(invocation: Invocation, shelf: Shelf, chosen: list[Held]) -> list[Any
     return damaged
 
 
-def _mend(invocation: Invocation, shelf: Shelf, held: Held, refetch: bool) -> dict[str, Any]:
+def _mend(invocation: Invocation, shelf: Shelf, damage: Damage, refetch: bool) -> dict[str, Any]:
     from p2pqueue.errors import P2PQueueError
     from p2pqueue.jobs.bringing import bring
 
-    document = {"manifest": held.capability, "name": held.name, "where": held.where, "mended": False}
-    shelf.drop_damaged(held.capability)
+    held = damage.held
+    document = {"manifest": held.capability, "name": held.name, "where": held.where, "why": damage.why, "mended": False}
+    if damage.is_rotten:
+        shelf.drop_rotten(held.capability)
     document["mended"] = shelf.holds(held.capability)  # a sealed copy was damaged, and the original is as it was
     if refetch and not document["mended"]:
         try:

@@ -33,9 +33,9 @@ SELECT address FROM plain WHERE source = (SELECT source FROM files WHERE address
 UNION SELECT address FROM pieces WHERE folder = (SELECT folder FROM files WHERE address = ?1)  -- pieces_folder
 """
 USERS: Final = "SELECT DISTINCT root FROM uses WHERE address = ?"  # uses_address
-OWN_PLACES: Final = """
-SELECT 'sources', s.id, s.path FROM files f JOIN sources s ON s.id = f.source WHERE f.address = ?1 AND s.owned
-UNION SELECT 'folders', d.id, d.path FROM files f JOIN folders d ON d.id = f.folder WHERE f.address = ?1 AND d.owned
+PLACES_OF: Final = """
+SELECT 'sources', s.id, s.path, s.owned FROM files f JOIN sources s ON s.id = f.source WHERE f.address = ?1
+UNION SELECT 'folders', d.id, d.path, d.owned FROM files f JOIN folders d ON d.id = f.folder WHERE f.address = ?1
 """
 
 
@@ -63,6 +63,7 @@ class Damage:
 
     held: Held
     why: str
+    is_rotten: bool  # its plain file looks as it was, and holds something else
 
 
 def inventory(catalogue: Catalogue) -> list[Held]:
@@ -81,7 +82,7 @@ def inventory(catalogue: Catalogue) -> list[Held]:
 
 def check(catalogue: Catalogue, store: ShardStore, reader: Reader, held: Held, on_bytes: Callable[[int], object]) -> Damage | None:
     """Reads all that lies here of a file, and says what is wrong with it. Sealed shards that are damaged are dropped."""
-    why, buffer = None, memoryview(bytearray(LARGEST_SHARD))
+    why, buffer, plain_fails = None, memoryview(bytearray(LARGEST_SHARD)), False
     stored = catalogue.read(lambda c: c.execute("SELECT address FROM uses WHERE root = ?", (held.address,)).fetchall())
     for (address,) in stored:
         shard = store.load(address, buffer)
@@ -92,21 +93,21 @@ def check(catalogue: Catalogue, store: ShardStore, reader: Reader, held: Held, o
     for (address,) in catalogue.read(lambda c: c.execute(PLAIN_ADDRESSES, (held.address,)).fetchall()):
         try:
             on_bytes(len(reader.sealed(address)))
-        except InputChanged as error:
-            why = why or _plain_words(held, str(error))
         except P2PQueueError as error:
-            why = why or str(error)
+            plain_fails = True
+            why = why or _plain_words(held, error)
     if why is None and held.state != "here":
         why = "its original changed, or is gone" if held.state == "changed" else "a part of it is not here"
-    return None if why is None else Damage(held, why)
+    return None if why is None else Damage(held, why, plain_fails and find_place(catalogue, held.address) is not None)
 
 
-def drop_damaged(catalogue: Catalogue, root: Capability) -> None:
-    """Removes a damaged plain copy of this home, so that a sound one is fetched. What is the user's own is left alone."""
+def drop_rotten(catalogue: Catalogue, root: Capability) -> None:
+    """Forgets a plain file that is damaged, and removes it if it lies in this home. What is the user's own is left alone."""
 
     def drop(connection: sqlite3.Connection) -> None:
-        for table, number, path in connection.execute(OWN_PLACES, (root.address,)).fetchall():
-            remove_path(os.fsdecode(path))
+        for table, number, path, owned in connection.execute(PLACES_OF, (root.address,)).fetchall():
+            if owned:
+                remove_path(os.fsdecode(path))
             if table == "sources":
                 connection.execute("DELETE FROM plain WHERE source = ?", (number,))
             connection.execute(f"DELETE FROM {table} WHERE id = ?", (number,))
@@ -114,7 +115,7 @@ def drop_damaged(catalogue: Catalogue, root: Capability) -> None:
     catalogue.free(drop)
 
 
-def _plain_words(held: Held, words: str) -> str:
-    if held.is_own:
-        return "the plain copy in this home is damaged"
-    return words.partition(", and nothing else")[0]
+def _plain_words(held: Held, error: P2PQueueError) -> str:
+    if isinstance(error, InputChanged) and not held.is_own:
+        return str(error).partition(", and nothing else")[0]
+    return "the plain copy in this home is damaged" if isinstance(error, InputChanged) else str(error)

@@ -270,9 +270,9 @@ class Shelf:
         with self._reader() as reader:
             return inventory.check(self._catalogue, self._store, reader, held, on_bytes)
 
-    def drop_damaged(self, capability: str) -> None:
-        """Removes a damaged plain copy in this home, so that a sound one is fetched."""
-        inventory.drop_damaged(self._catalogue, parse_capability(capability))
+    def drop_rotten(self, capability: str) -> None:
+        """Forgets a plain file that is damaged, so that a sound one is fetched; one of the user's own stays where it is."""
+        inventory.drop_rotten(self._catalogue, parse_capability(capability))
 
     def verify(self) -> list[bytes]:
         """Reads every stored shard, drops those that are damaged, and gives their addresses."""

@@ -294,6 +294,24 @@ def test_verify_finds_a_rotten_copy_drops_it_and_gets_a_sound_one(two: Two, fold
     assert_same(tmp_path / "put away", tmp_path / "again")
 
 
+def test_verify_finds_a_file_that_rotted_though_it_looks_as_it_was(two: Two, folder: Path, tmp_path: Path) -> None:
+    box, laptop = two
+    manifest = box("share", str(folder)).out.strip()
+    laptop("get", manifest, "-o", str(tmp_path / "out"))
+    rotten = tmp_path / "out" / "large.bin"
+    told = rotten.stat()
+    with rotten.open("r+b") as file:
+        file.seek(MIB + 77)
+        file.write(b"rot")
+    os.utime(rotten, ns=(told.st_atime_ns, told.st_mtime_ns))
+    assert "drawings: " in laptop("files", "verify", check=1).out
+    assert "; mended" in laptop("files", "verify", "--refetch").out
+    assert "0 damaged" in laptop("files", "verify").out
+    assert rotten.exists(), "what is the user's own is left alone"
+    laptop("get", manifest, "-o", str(tmp_path / "again"))
+    assert_same(folder, tmp_path / "again")
+
+
 def test_verify_tells_of_an_original_that_changed(p2p: CommandLine, tmp_path: Path) -> None:
     source = tmp_path / "large.bin"
     with source.open("wb") as file:
