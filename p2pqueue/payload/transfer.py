@@ -28,6 +28,7 @@ from p2pqueue.payload.twins import Content
 
 LOOK_EVERY: Final = 0.25  # seconds between two looks for sources that came or went
 PATIENCE: Final = 6.0  # seconds without any source that has a use before the fetch is given up
+RETURNS: Final = 3  # times as long where something has come: its source may be back soon
 TOUCH_EVERY: Final = 30.0  # seconds
 CHECK_EVERY: Final = 2.0  # seconds between two looks whether the disk may take more
 STANDS_AFTER: Final = 2.0  # seconds without a byte after which a transfer is said to stand still
@@ -117,7 +118,7 @@ class Running:
                 useful_at = now
             elif self._holders is None:
                 self._holders = await self.means.holders(self.root)
-            elif now - useful_at >= PATIENCE:
+            elif now - useful_at >= PATIENCE * (RETURNS if self.desk.received else 1):
                 self.desk.failure = PayloadUnavailable(self._lacking())
                 return
             if now - checked_at >= CHECK_EVERY:
