@@ -189,4 +189,3 @@ class _Order:
             raise MalformedMessage(f"A folder lists {entry.path[:80]!r} twice, or out of order")
         if last and names[: len(last)] == last:
             raise MalformedMessage(f"A folder lists {entry.path[:80]!r} below what is no folder, or empty")
-
