@@ -56,7 +56,9 @@ class Bucket:
                 opener: Any = stores.from_url
                 self._store = opener(url, client_options=_CLIENT, retry_config={"max_retries": _RETRIES})
         except (BaseError, ValueError) as error:
-            raise ConfigError(f"{url} can't be used: {_plain(error)}") from error
+            raise ConfigError(
+                f"{url} can't be used: {_plain(error)}; see the variables {SCHEMES[parts.scheme]} of the environment"
+            ) from error
 
     async def check(self) -> None:
         """Asks it for something. Raises `StoreFailed`, in words, where it can't be used."""
@@ -138,7 +140,9 @@ class Bucket:
         keys = f"see the variables {SCHEMES[self._scheme]} of the environment"
         if isinstance(error, TimeoutError):
             return f"does not answer within {TIMEOUT:.0f} seconds"
-        if re.search(r"169\.254\.169\.254|metadata\.google|MissingAccount|Account must be specified", text):
+        if re.search(
+            r"169\.254\.169\.254|latest/api/token|latest/meta-data|metadata\.google|MissingAccount|Account must be specified", text
+        ):
             return f"has no credentials: {keys}"
         if re.search("NoSuchBucket|ContainerNotFound|bucket does not exist", text):
             return "is not there: make it, or mend its name"

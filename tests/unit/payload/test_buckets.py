@@ -144,6 +144,17 @@ async def test_a_place_that_nobody_answers_at_is_told_in_words(monkeypatch: pyte
         await Bucket("s3://bucket").check()
 
 
+async def test_missing_keys_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AZURE_STORAGE_ACCOUNT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")  # a machine of the cloud would give them
+    with pytest.raises(StoreFailed, match="has no credentials: see the variables AWS_"):
+        await Bucket("s3://bucket").check()
+    with pytest.raises(ConfigError, match="AZURE_"):
+        Bucket("az://container/x")
+    assert Bucket("gs://bucket/x").shown == "gs://bucket/x"
+
+
 @pytest.mark.parametrize(
     "url", ["s3://", "s3:///x", "s3://key:secret@bucket/x", "s3://bucket/x?secret=1", "file:///tmp", "gs://", "http://bucket"]
 )
