@@ -161,6 +161,10 @@ class Mailbox:
     # -- one look, one writing ------------------------------------------------------------------------------------
 
     async def _look(self, inbox: Inbox, outbox: Outbox) -> None:
+        for tag, seen in tuple(inbox.seen.items()):
+            member = self._members.get(seen.member.device_id)
+            if member is not None and member.revoked:
+                del inbox.seen[tag]
         listed = await self._place.list_mail(self._keys.space)
         new = await inbox.look(listed)
         outbox.listed(listed, inbox.seen.get(outbox.tag))
