@@ -28,11 +28,11 @@ from typing import Any
 from benchmarks.figure import Figure, Sample, as_json, load_targets, table, verdict
 from benchmarks.transfers import make_file, roomy
 from p2pqueue.home import Home
-from p2pqueue.payload.bucket import Bucket
-from p2pqueue.payload.bucket_client import PARALLEL, BucketClient
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.origins.bucket import Bucket
+from p2pqueue.payload.origins.bucket_client import PARALLEL, BucketClient
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.peers.uploading import Uploader
+from p2pqueue.peers.shards.uploading import Uploader
 
 MIB = 1024**2
 BUCKET = "bucket"

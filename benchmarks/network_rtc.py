@@ -29,9 +29,9 @@ if __package__ in (None, ""):  # run as a file
 from benchmarks.figure import Figure, Sample, Target, as_json, load_targets, table, verdict
 from benchmarks.losing import lose
 from benchmarks.rtc_peer import Bare, ours, packed, unpacked
-from p2pqueue.net.bulk import BulkChannel
-from p2pqueue.net.channel import ControlChannel
-from p2pqueue.net.rtc import RtcConnection, make_certificate
+from p2pqueue.net.webrtc.bulk import BulkChannel
+from p2pqueue.net.webrtc.channel import ControlChannel
+from p2pqueue.net.webrtc.connection import RtcConnection, make_certificate
 from p2pqueue.wire import FRAME_LIMIT
 
 LOSSES = (0.001, 0.02)  # shares of the sender's datagrams

@@ -16,11 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from p2pqueue.errors import ChannelClosed
-from p2pqueue.net.bulk import BULK_BUFFER, BulkChannel
-from p2pqueue.net.candidates import own_addresses, worth_trying
-from p2pqueue.net.channel import CONTROL_BUFFER, ControlChannel
-from p2pqueue.net.ice import Gatherer, IceTransport, Path
-from p2pqueue.net.ortc import (
+from p2pqueue.net.webrtc.bulk import BULK_BUFFER, BulkChannel
+from p2pqueue.net.webrtc.candidates import own_addresses, worth_trying
+from p2pqueue.net.webrtc.channel import CONTROL_BUFFER, ControlChannel
+from p2pqueue.net.webrtc.connection import RtcConnection, make_certificate
+from p2pqueue.net.webrtc.ice import Gatherer, IceTransport, Path
+from p2pqueue.net.webrtc.ortc import (
     RTCCertificate,
     RTCDataChannel,
     RTCDataChannelParameters,
@@ -30,8 +31,7 @@ from p2pqueue.net.ortc import (
     RTCSctpCapabilities,
     RTCSctpTransport,
 )
-from p2pqueue.net.rtc import RtcConnection, make_certificate
-from p2pqueue.net.rtcsignal import RtcSignal
+from p2pqueue.net.webrtc.signal import RtcSignal
 
 DRAINED = 8  # datagrams a wake-up, the same for everybody
 

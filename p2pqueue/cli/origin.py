@@ -17,9 +17,9 @@ from p2pqueue.cli import quantities
 from p2pqueue.cli.invocation import Command, Invocation, pass_invocation
 
 if TYPE_CHECKING:
-    from p2pqueue.payload.keeping import Keeping
-    from p2pqueue.payload.objects import ObjectStore
-    from p2pqueue.payload.origin import Origin
+    from p2pqueue.payload.origins.keeping import Keeping
+    from p2pqueue.payload.origins.objects import ObjectStore
+    from p2pqueue.payload.origins.origin import Origin
 
 _LISTEN = "127.0.0.1:7434"
 _STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
@@ -73,9 +73,9 @@ async def _run(
     invocation: Invocation, store: ObjectStore, folder: Path, token: str, listen: str, quota: int, open_reading: bool, signs: bool
 ) -> None:
     from p2pqueue.errors import WorldError
-    from p2pqueue.payload.keeping import Keeping
-    from p2pqueue.payload.objects import StoreFailed
-    from p2pqueue.payload.origin import Origin
+    from p2pqueue.payload.origins.keeping import Keeping
+    from p2pqueue.payload.origins.objects import StoreFailed
+    from p2pqueue.payload.origins.origin import Origin
 
     try:
         keeping = await Keeping.open(store, quota=quota, state=folder / "read.json")
@@ -136,10 +136,10 @@ def _store(store: str | None, folder: Path) -> ObjectStore:
     from p2pqueue.errors import ConfigError
 
     if store is None or _is_folder(store):
-        from p2pqueue.payload.folder import Folder
+        from p2pqueue.payload.origins.folder import Folder
 
         return Folder(folder)
-    from p2pqueue.payload.bucket import Bucket
+    from p2pqueue.payload.origins.bucket import Bucket
 
     try:
         return Bucket(store)

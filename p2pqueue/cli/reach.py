@@ -158,9 +158,9 @@ def _origin(settings: Settings) -> Finding:
     import asyncio
     import re
 
-    from p2pqueue.payload.bucket import is_bucket
-    from p2pqueue.payload.origin_access import check_origin, open_origin, shown_origin
-    from p2pqueue.payload.source import SourceFailed
+    from p2pqueue.payload.fetching.source import SourceFailed
+    from p2pqueue.payload.origins.access import check_origin, open_origin, shown_origin
+    from p2pqueue.payload.origins.bucket import is_bucket
 
     check_origin(settings.origin)
     shown = shown_origin(settings.origin)

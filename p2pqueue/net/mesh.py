@@ -40,8 +40,8 @@ from p2pqueue.net.supervision import supervised
 from p2pqueue.net.vanished import Vanished
 
 if TYPE_CHECKING:
-    from p2pqueue.net.bulk import BulkChannel
-    from p2pqueue.net.direct import Direct
+    from p2pqueue.net.webrtc.bulk import BulkChannel
+    from p2pqueue.net.webrtc.direct import Direct
 
 __all__ = ["Listening", "Mesh", "NetOptions"]
 
@@ -187,7 +187,7 @@ class Mesh:
     async def _load_direct(self) -> None:
         """Imports aiortc, which takes a fifth of a second, beside everything else."""
         if self._direct is None and self.options.rtc and "webrtc" in self.options.lanes:
-            directing = await asyncio.to_thread(importlib.import_module, "p2pqueue.net.directing")
+            directing = await asyncio.to_thread(importlib.import_module, "p2pqueue.net.webrtc.directing")
             self._direct = directing.Directing(
                 self.identity, interfaces=lambda: self._watch.chosen, loopback="lo" in self.options.interfaces,
                 on_bulk=self._on_bulk,

@@ -16,8 +16,8 @@ from p2pqueue.net.link import Link
 from p2pqueue.net.opening import bracketed
 
 if TYPE_CHECKING:
-    from p2pqueue.net.bulk import BulkChannel
-    from p2pqueue.net.direct import Direct
+    from p2pqueue.net.webrtc.bulk import BulkChannel
+    from p2pqueue.net.webrtc.direct import Direct
 
 HELD_LIMIT = 1024 * 1024  # bytes that WebRTC may bring while nothing is taken
 HELD_COST = 128  # bytes that even an empty message takes

@@ -29,7 +29,7 @@ from p2pqueue.nodelock import NodeLock
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.peers.network import Network
 from p2pqueue.peers.parts import Parts
-from p2pqueue.peers.wanting import Wanting
+from p2pqueue.peers.shards.wanting import Wanting
 from p2pqueue.replica.doorbell_server import DoorbellServer
 from p2pqueue.replica.store import Store
 from p2pqueue.workers import tidying, workdir

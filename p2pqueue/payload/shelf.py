@@ -19,13 +19,13 @@ from p2pqueue.payload import exporting, handing, holdings, inventory, outputs, s
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.catalogue import Catalogue
-from p2pqueue.payload.folder_landing import FolderLanding
+from p2pqueue.payload.fetching.folder_landing import FolderLanding
+from p2pqueue.payload.fetching.landing import IDLE_AFTER, Landing, allocated, allocated_below, sweep_landings
 from p2pqueue.payload.folders import Folders
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
 from p2pqueue.payload.inventory import Damage, Held
 from p2pqueue.payload.kinds import kind_of, label_of, single
-from p2pqueue.payload.landing import IDLE_AFTER, Landing, allocated, allocated_below, sweep_landings
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, TreeManifest
 from p2pqueue.payload.names import wellformed_name

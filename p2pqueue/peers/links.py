@@ -20,30 +20,30 @@ from p2pqueue.net.addresses import AddressBook
 from p2pqueue.net.mesh import Mesh
 from p2pqueue.net.opening import bracketed
 from p2pqueue.net.options import Listening, NetOptions
-from p2pqueue.payload.fetch import Fetcher
-from p2pqueue.payload.origin_access import AnyOrigin, open_origin
-from p2pqueue.payload.source import Source
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.source import Source
+from p2pqueue.payload.origins.access import AnyOrigin, open_origin
 from p2pqueue.peers.greeting import greet
 from p2pqueue.peers.hearsay import Hearsay
 from p2pqueue.peers.linked import LinkedPeer
-from p2pqueue.peers.metered import Metered
 from p2pqueue.peers.pairing import Invitations
 from p2pqueue.peers.parts import Parts
 from p2pqueue.peers.replication import Replication
-from p2pqueue.peers.retiring import Retiring
 from p2pqueue.peers.seen import Seen
-from p2pqueue.peers.serving import ShardRoutes
+from p2pqueue.peers.shards.metered import Metered
+from p2pqueue.peers.shards.retiring import Retiring
+from p2pqueue.peers.shards.serving import ShardRoutes
+from p2pqueue.peers.shards.sources import Sources
+from p2pqueue.peers.shards.uploading import Uploader
+from p2pqueue.peers.shards.whereabouts import holders
 from p2pqueue.peers.signals import Signal, Signals
-from p2pqueue.peers.sources import Sources
 from p2pqueue.peers.twin import Twin
-from p2pqueue.peers.uploading import Uploader
-from p2pqueue.peers.whereabouts import holders
 from p2pqueue.settings import Settings
 
 if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
     from p2pqueue.net.peer import Peer
-    from p2pqueue.peers.mailbox import Mailbox
+    from p2pqueue.peers.mail.mailbox import Mailbox
 
 PARTING: Final = 1.0  # seconds at most that a stop waits for peers to have what was written last
 PUSHED_WITHIN: Final = 0.2  # seconds in which what was written last is under way, and counts as such
@@ -93,7 +93,7 @@ class Links:
                 )  # fmt: skip
         self.mailbox: Mailbox | None = None
         if self.origin is not None and allows(identity.role, "space key"):
-            from p2pqueue.peers.mailbox import Mailbox
+            from p2pqueue.peers.mail.mailbox import Mailbox
 
             self.mailbox = Mailbox(
                 parts.store, self.origin, identity, parts.members, is_on=lambda: self.mesh.is_online,

@@ -22,9 +22,9 @@ from p2pqueue.peers.parts import Parts
 
 if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
-    from p2pqueue.payload.fetch import Fetched
+    from p2pqueue.payload.fetching.fetch import Fetched
+    from p2pqueue.payload.fetching.transfers import Transfer
     from p2pqueue.payload.manifest import FileManifest, FolderManifest, TreeManifest
-    from p2pqueue.payload.transfers import Transfer
     from p2pqueue.peers.links import Links
     from p2pqueue.workers.foretold import Told
 

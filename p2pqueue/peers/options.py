@@ -31,7 +31,7 @@ def check(settings: Settings) -> list[str]:
         raise ConfigError(f"origin_policy: {settings.origin_policy!r}, where there are {', '.join(POLICIES)}")
     _check_addresses(settings)
     if settings.origin:
-        from p2pqueue.payload.origin_access import check_origin
+        from p2pqueue.payload.origins.access import check_origin
 
         try:
             check_origin(settings.origin)

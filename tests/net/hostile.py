@@ -27,8 +27,6 @@ from p2pqueue.identity.keys import Identity, load
 from p2pqueue.identity.members import Members
 from p2pqueue.net import opening
 from p2pqueue.net.addresses import AddressBook
-from p2pqueue.net.bulk import BulkChannel
-from p2pqueue.net.channel import ControlChannel
 from p2pqueue.net.framing import NUMBERS, TOPICS, Topic, split
 from p2pqueue.net.greeting import Desk, Greeted, dial
 from p2pqueue.net.handshake import INSTANCE_SIZE, Credentials
@@ -37,6 +35,8 @@ from p2pqueue.net.mesh import Mesh, NetOptions
 from p2pqueue.net.notes import TICKET_SIZE, About, Ping
 from p2pqueue.net.pipe import Pipe
 from p2pqueue.net.twins import Twins
+from p2pqueue.net.webrtc.bulk import BulkChannel
+from p2pqueue.net.webrtc.channel import ControlChannel
 
 PORT = 7433
 MORE = 0x80

@@ -11,11 +11,11 @@ from typing import Any
 from p2pqueue.identity.members import Member
 from p2pqueue.identity.roles import relays
 from p2pqueue.jobs.tables import TABLES
-from p2pqueue.payload.objects import Listed
-from p2pqueue.payload.source import SourceFailed
-from p2pqueue.peers.mailbox_format import MailKeys
-from p2pqueue.peers.mailbox_inbox import Inbox
-from p2pqueue.peers.mailbox_outbox import Outbox
+from p2pqueue.payload.fetching.source import SourceFailed
+from p2pqueue.payload.origins.objects import Listed
+from p2pqueue.peers.mail.format import MailKeys
+from p2pqueue.peers.mail.inbox import Inbox
+from p2pqueue.peers.mail.outbox import Outbox
 from p2pqueue.replica.codec import decode, encode
 from p2pqueue.replica.comparing import digests
 from p2pqueue.replica.effects import Answer, Report, Request, Send

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p2pqueue.peers import mailbox_plan
+from p2pqueue.peers.mail import plan as mailbox_plan
 from tests.property.mail import World, images_of
 
 NAMES = ("one", "two", "three")

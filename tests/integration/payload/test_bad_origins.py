@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from p2pqueue.errors import PayloadUnavailable
-from p2pqueue.payload.origin_client import OriginClient, parse_origin
+from p2pqueue.payload.origins.client import OriginClient, parse_origin
 from p2pqueue.payload.shelf import Shelf
 from tests.unit.payload.origins import answering
 from tests.unit.peers.served import MIB, served
@@ -97,8 +97,8 @@ FAULTS = [refusal, failure, half, half_called_whole, another, more, words]
 
 @pytest.mark.parametrize("answer", FAULTS)
 async def test_what_it_does_wrong_for_a_while_costs_time_alone(tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pqueue.payload.plan.ORIGIN_AFTER", 0.1)
-    monkeypatch.setattr("p2pqueue.payload.standing.LACKS_FOR", 0.3)
+    monkeypatch.setattr("p2pqueue.payload.fetching.plan.ORIGIN_AFTER", 0.1)
+    monkeypatch.setattr("p2pqueue.payload.fetching.standing.LACKS_FOR", 0.3)
     bad = BadOrigin(answer, first=2, last=4)  # two wrong answers to an ask for a chunk, not yet three
     async with served(tmp_path) as at, fetching(tmp_path) as (sources, fetcher, shelf), bad.reached(at.shelf) as origin:
         capability, wanted = shared(at, tmp_path, SIZE)
@@ -113,8 +113,8 @@ async def test_what_it_does_wrong_for_a_while_costs_time_alone(tmp_path: Path, a
 async def test_what_it_does_wrong_always_is_told_and_leaves_nothing_half(
     tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pqueue.payload.plan.ORIGIN_AFTER", 0.1)
-    monkeypatch.setattr("p2pqueue.payload.transfer.PATIENCE", 0.3)
+    monkeypatch.setattr("p2pqueue.payload.fetching.plan.ORIGIN_AFTER", 0.1)
+    monkeypatch.setattr("p2pqueue.payload.fetching.transfer.PATIENCE", 0.3)
     bad = BadOrigin(answer, first=1)  # the manifest comes
     async with served(tmp_path) as at, fetching(tmp_path) as (sources, fetcher, shelf), bad.reached(at.shelf) as origin:
         capability, wanted = shared(at, tmp_path, SIZE)
@@ -136,7 +136,7 @@ async def test_what_it_does_wrong_always_is_told_and_leaves_nothing_half(
 async def test_what_it_does_wrong_when_asked_for_the_manifest_is_told(
     tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pqueue.payload.gathering.PATIENCE", 0.3)
+    monkeypatch.setattr("p2pqueue.payload.fetching.gathering.PATIENCE", 0.3)
     bad = BadOrigin(answer)
     async with served(tmp_path) as at, fetching(tmp_path) as (sources, fetcher, shelf), bad.reached(at.shelf) as origin:
         capability, _ = shared(at, tmp_path, SIZE)
@@ -150,7 +150,7 @@ async def test_what_it_does_wrong_when_asked_for_the_manifest_is_told(
 
 async def test_a_signed_url_that_has_expired_is_asked_for_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a bucket whose signatures count for a while: the one that was given for a shard counts no more."""
-    monkeypatch.setattr("p2pqueue.payload.plan.ORIGIN_AFTER", 0.1)
+    monkeypatch.setattr("p2pqueue.payload.fetching.plan.ORIGIN_AFTER", 0.1)
     given: list[str] = []
     late: list[str] = []
     async with served(tmp_path) as at, fetching(tmp_path) as (sources, fetcher, shelf):

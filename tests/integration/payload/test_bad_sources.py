@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import ChannelClosed, PayloadUnavailable
-from p2pqueue.net.bulk import BULK_BUFFER, BulkChannel
+from p2pqueue.net.webrtc.bulk import BULK_BUFFER, BulkChannel
 from p2pqueue.payload.shelf import Shelf
 from tests.unit.net.connected import connected
 from tests.unit.peers import test_inlet as raw
@@ -152,7 +152,7 @@ async def test_over_webrtc_it_costs_time_and_nothing_else(tmp_path: Path, reply:
 async def test_alone_it_brings_nothing_and_that_is_told(tmp_path: Path, reply: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
     for room in ("transfer", "gathering"):
         monkeypatch.setattr(f"p2pqueue.payload.{room}.PATIENCE", 0.5)
-    monkeypatch.setattr("p2pqueue.payload.gathering.SLOWEST", 1.0)
+    monkeypatch.setattr("p2pqueue.payload.fetching.gathering.SLOWEST", 1.0)
     async with served(tmp_path) as at, fetching(tmp_path) as (sources, fetcher, shelf), lying(at.shelf, reply) as liar:
         capability, _ = shared(at, tmp_path, 3 * MIB)
         sources.up(liar)

@@ -13,10 +13,10 @@ import pytest
 
 from p2pqueue.errors import DiskFull
 from p2pqueue.home import Home
-from p2pqueue.payload.fetch import Fetcher
-from p2pqueue.payload.origin_client import OriginClient
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.source import SourceFailed
+from p2pqueue.payload.origins.client import OriginClient
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import SourceFailed
 from tests.unit.payload.origins import TOKEN, keeping_in, serving
 from tests.unit.payload.test_full_disk import enlarge
 from tests.unit.payload.test_full_disk import small_disk as small_disk
@@ -134,7 +134,7 @@ async def test_an_origin_whose_quota_is_reached_in_the_middle_keeps_what_it_has_
 async def test_an_origin_whose_disk_is_full_says_so_and_keeps_no_half_of_anything(
     tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pqueue.payload.folder.RESERVE", 0)
+    monkeypatch.setattr("p2pqueue.payload.origins.folder.RESERVE", 0)
     keeping = await keeping_in(small_disk / "origin", quota=1024 * MIB)
     async with served(tmp_path) as at, serving(keeping) as client:
         capability, _ = shared(at, tmp_path, 12 * MIB)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import InputChanged, PayloadUnavailable
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.transfer import Progress
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.transfer import Progress
 from tests.unit.peers.served import MIB, Served, served
 from tests.unit.peers.test_sources import Linked, content, fetching, shared
 
@@ -82,8 +82,8 @@ async def test_who_fetches_a_file_that_is_written_to_is_told_and_gets_the_rest_f
     tmp_path: Path, happen: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P05, at the other end of its life."""
-    monkeypatch.setattr("p2pqueue.payload.transfer.PATIENCE", 1.0)
-    monkeypatch.setattr("p2pqueue.peers.sources.HTTP_PARALLEL", 1)  # so that the last answer is the one with the words
+    monkeypatch.setattr("p2pqueue.payload.fetching.transfer.PATIENCE", 1.0)
+    monkeypatch.setattr("p2pqueue.peers.shards.sources.HTTP_PARALLEL", 1)  # so that the last answer is the one with the words
     async with midway(tmp_path, happen) as (at, fetcher, shelf, capability, wanted, tell):
         with pytest.raises(PayloadUnavailable, match="since it was enqueued"):
             await fetcher.fetch(capability, on_progress=tell)
@@ -100,8 +100,8 @@ async def test_who_fetches_a_file_that_is_taken_away_gets_what_it_was_or_is_told
     tmp_path: Path, happen: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Connections that have it open go on with it; whoever comes later can't have it."""
-    monkeypatch.setattr("p2pqueue.payload.transfer.PATIENCE", 1.0)
-    monkeypatch.setattr("p2pqueue.payload.gathering.PATIENCE", 1.0)
+    monkeypatch.setattr("p2pqueue.payload.fetching.transfer.PATIENCE", 1.0)
+    monkeypatch.setattr("p2pqueue.payload.fetching.gathering.PATIENCE", 1.0)
     async with midway(tmp_path, happen) as (at, fetcher, shelf, capability, wanted, tell):
         try:
             await fetcher.fetch(capability, on_progress=tell)

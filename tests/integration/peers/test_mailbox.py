@@ -11,10 +11,10 @@ import pytest
 
 from p2pqueue.identity import members as reading
 from p2pqueue.identity.members import Members
-from p2pqueue.payload.bucket import Bucket
-from p2pqueue.payload.bucket_client import BucketClient
-from p2pqueue.peers import mailbox as module
-from p2pqueue.peers.mailbox import Mailbox
+from p2pqueue.payload.origins.bucket import Bucket
+from p2pqueue.payload.origins.bucket_client import BucketClient
+from p2pqueue.peers.mail import mailbox as module
+from p2pqueue.peers.mail.mailbox import Mailbox
 from p2pqueue.replica.writer import Writer
 from tests.integration.peers.lan import LIMIT, Device, Lan
 
@@ -93,7 +93,7 @@ async def test_without_the_network_nothing_is_asked_and_with_it_again_all_that_w
 
 
 async def test_a_place_that_is_away_is_told_in_words_and_tried_again(lan: Lan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from p2pqueue.payload.objects import StoreFailed
+    from p2pqueue.payload.origins.objects import StoreFailed
 
     one, two = await lan.device("one"), await lan.device("two")
     bucket = Bucket("memory://")

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
+from p2pqueue.payload.fetching.plan import ORIGIN_AFTER, SPARE, SPARE_SHARE
+from p2pqueue.payload.fetching.standing import STRIKES
 from p2pqueue.payload.format import MIB
-from p2pqueue.payload.plan import ORIGIN_AFTER, SPARE, SPARE_SHARE
-from p2pqueue.payload.standing import STRIKES
 from tests.simulation.fetching.world import LONGEST, Site, World
 
 FAR = LONGEST

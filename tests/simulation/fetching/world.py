@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from p2pqueue.payload.plan import Key, Offer, Plan
+from p2pqueue.payload.fetching.plan import Key, Offer, Plan
 
 LOOK_EVERY = 0.1  # seconds between two looks at what there is
 LONGEST = 3600.0  # seconds after which a fetch will never end

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.net.ortc import RTCCertificate
-from p2pqueue.net.rtc import RtcConnection, make_certificate
+from p2pqueue.net.webrtc.connection import RtcConnection, make_certificate
+from p2pqueue.net.webrtc.ortc import RTCCertificate
 
 
 @pytest.fixture

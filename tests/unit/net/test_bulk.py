@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import ArgumentError, ChannelClosed
-from p2pqueue.net.bulk import BULK_BUFFER, WINDOW, BulkChannel
+from p2pqueue.net.webrtc.bulk import BULK_BUFFER, WINDOW, BulkChannel
 from p2pqueue.wire import FRAME_LIMIT
 from tests.unit.net.connected import connected, fall_silent, nothing_unseen
 

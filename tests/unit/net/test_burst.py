@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pqueue.net import burst
-from p2pqueue.net.burst import TOGETHER, Burst, parted, second_socket
-from p2pqueue.net.drain import Drain
+from p2pqueue.net.webrtc import burst
+from p2pqueue.net.webrtc.burst import TOGETHER, Burst, parted, second_socket
+from p2pqueue.net.webrtc.drain import Drain
 
 
 class Refusing:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ipaddress import ip_interface
 from typing import Any
 
-from p2pqueue.net.candidates import own_addresses, worth_trying
-from p2pqueue.net.rtcsignal import CANDIDATES_LIMIT
+from p2pqueue.net.webrtc.candidates import own_addresses, worth_trying
+from p2pqueue.net.webrtc.signal import CANDIDATES_LIMIT
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import ArgumentError, ChannelClosed
-from p2pqueue.net.channel import CONTROL_BUFFER, ControlChannel
-from p2pqueue.net.rtc import RtcConnection
+from p2pqueue.net.webrtc.channel import CONTROL_BUFFER, ControlChannel
+from p2pqueue.net.webrtc.connection import RtcConnection
 from p2pqueue.wire import FRAME_LIMIT, MESSAGE_LIMIT
 from tests.unit.net.connected import connected, fall_silent, nothing_unseen
 from tests.unit.net.weather import disturb, eating

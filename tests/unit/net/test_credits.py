@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.net.credits import STALL_AFTER, Incoming, Outgoing
+from p2pqueue.net.webrtc.credits import STALL_AFTER, Incoming, Outgoing
 
 WINDOW = 4 * 1024 * 1024
 FRAME = 64 * 1024

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import NoBulk, PeerError
-from p2pqueue.net import direct as directly
-from p2pqueue.net.bulk import BulkChannel
-from p2pqueue.net.direct import Direct
 from p2pqueue.net.framing import NUMBERS
 from p2pqueue.net.notes import Signalling, read_note
 from p2pqueue.net.signalling import Ends, Step
+from p2pqueue.net.webrtc import direct as directly
+from p2pqueue.net.webrtc.bulk import BulkChannel
+from p2pqueue.net.webrtc.direct import Direct
 from tests.unit.net.kit import Space, until
 from tests.unit.net.wires import End, Wires
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p2pqueue.net.congestion import LEAST_RTO, SOCKET_ROOM, Congestion
-from p2pqueue.net.flight import Flight
+from p2pqueue.net.webrtc.congestion import LEAST_RTO, SOCKET_ROOM, Congestion
+from p2pqueue.net.webrtc.flight import Flight
 from tests.unit.net.wire_line import FIRST_TSN, SIZE, Line
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.net.packets import FIRST, LAST, Writer
-from p2pqueue.net.rtc import RtcConnection
-from p2pqueue.net.transports import HELD_LIMIT
+from p2pqueue.net.webrtc.connection import RtcConnection
+from p2pqueue.net.webrtc.packets import FIRST, LAST, Writer
+from p2pqueue.net.webrtc.transports import HELD_LIMIT
 from tests.unit.net.connected import connected, inbox, nothing_unseen
 
 pytestmark = pytest.mark.usefixtures(nothing_unseen.__name__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from p2pqueue.net import ortc
+from p2pqueue.net.webrtc import ortc
 
 BESIDE = """
-import p2pqueue.net.ortc as ortc, aiortc
+import p2pqueue.net.webrtc.ortc as ortc, aiortc
 print(aiortc.RTCSctpTransport is not ortc.RTCSctpTransport, aiortc.RTCPeerConnection.__name__)
 """
 WHERE_THE_STAND_IN_FAILS = """
@@ -19,7 +19,7 @@ class Broken(importlib.machinery.ModuleSpec):
             raise ImportError("as if aiortc were built in another way")
         super().__init__(name, loader, is_package=is_package, **rest)
 importlib.machinery.ModuleSpec = Broken
-import p2pqueue.net.ortc as ortc, aiortc
+import p2pqueue.net.webrtc.ortc as ortc, aiortc
 print(aiortc.RTCSctpTransport is ortc.RTCSctpTransport, [name for name in sys.modules if "without_media" in name])
 """
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pqueue.net.ortc import RTCSctpTransport
-from p2pqueue.net.packets import FIRST, LAST, Writer, is_intact, read, read_alone, tag_of
+from p2pqueue.net.webrtc.ortc import RTCSctpTransport
+from p2pqueue.net.webrtc.packets import FIRST, LAST, Writer, is_intact, read, read_alone, tag_of
 
 aiortc: Any = importlib.import_module(RTCSctpTransport.__module__)
 WRITER = Writer(5000, 5001, 0xDEADBEEF, checked=True)

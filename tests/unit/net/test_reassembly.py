@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.net.packets import FIRST, LAST, Fragment
-from p2pqueue.net.reassembly import FARTHEST, RANGES_LIMIT, Inbound
+from p2pqueue.net.webrtc.packets import FIRST, LAST, Fragment
+from p2pqueue.net.webrtc.reassembly import FARTHEST, RANGES_LIMIT, Inbound
 
 NEAR_THE_END = 2**32 - 5  # TSNs begin anew after it
 

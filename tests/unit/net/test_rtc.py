@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import ChannelClosed, ConnectFailed
-from p2pqueue.net.rtc import make_certificate
-from p2pqueue.net.rtcsignal import RtcSignal
+from p2pqueue.net.webrtc.connection import make_certificate
+from p2pqueue.net.webrtc.signal import RtcSignal
 from tests.unit.net.connected import certificate, connected, connection, fall_silent, inbox, nothing_unseen
 from tests.unit.net.weather import Weather, disturb, eating
 
@@ -305,8 +305,8 @@ async def test_the_signal_is_small_and_reads_back() -> None:
 
 
 def test_aiortc_itself_and_its_media_half_are_not_loaded() -> None:
-    assert "p2pqueue.net.ortc" in sys.modules
-    code = "import sys, p2pqueue.net.rtc; print(sorted({'av', 'aiortc'} & set(sys.modules)))"
+    assert "p2pqueue.net.webrtc.ortc" in sys.modules
+    code = "import sys, p2pqueue.net.webrtc.connection; print(sorted({'av', 'aiortc'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
 

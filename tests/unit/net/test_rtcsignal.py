@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.net.rtcsignal import CANDIDATES_LIMIT, SIGNAL_LIMIT, RtcSignal
+from p2pqueue.net.webrtc.signal import CANDIDATES_LIMIT, SIGNAL_LIMIT, RtcSignal
 
 ICE_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"
 HOSTS = st.ip_addresses().map(str)

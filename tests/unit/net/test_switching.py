@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import NoBulk, PeerGone
-from p2pqueue.net.bulk import BulkChannel
 from p2pqueue.net.mesh import NetOptions
 from p2pqueue.net.peer import HELD_LIMIT
+from p2pqueue.net.webrtc.bulk import BulkChannel
 from tests.unit.net.connected import nothing_unseen  # noqa: F401  a fixture
 from tests.unit.net.kit import Node, Space, closing, until
 

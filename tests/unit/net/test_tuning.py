@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from p2pqueue.net import records, tuning
-from p2pqueue.net.ortc import RTCDtlsTransport, RTCSctpTransport
-from p2pqueue.net.transports import SctpTransport
-from p2pqueue.net.tuned_sctp import TunedSctp
+from p2pqueue.net.webrtc import records, tuning
+from p2pqueue.net.webrtc.ortc import RTCDtlsTransport, RTCSctpTransport
+from p2pqueue.net.webrtc.transports import SctpTransport
+from p2pqueue.net.webrtc.tuned_sctp import TunedSctp
 from tests.unit.net.connected import connected, inbox, nothing_unseen
 
 pytestmark = pytest.mark.usefixtures(nothing_unseen.__name__)
@@ -64,7 +64,9 @@ async def test_with_other_insides_the_ordinary_transports_serve_and_it_is_said_o
                 messages = inbox(other)
                 one.send(bytes(100_000))
                 assert await messages.get() == bytes(100_000)
-    assert [record.name for record in caplog.records if "slower than they could be" in record.getMessage()] == ["p2pqueue.net.tuning"]
+    assert [record.name for record in caplog.records if "slower than they could be" in record.getMessage()] == [
+        "p2pqueue.net.webrtc.tuning"
+    ]
 
 
 def test_the_source_of_a_method_is_read_whole() -> None:

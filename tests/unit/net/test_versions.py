@@ -11,7 +11,7 @@ import pytest
 
 MOVE_A_MEGABYTE = """
 import asyncio
-from p2pqueue.net import tuning
+from p2pqueue.net.webrtc import tuning
 from tests.unit.net.connected import connected, inbox
 
 async def main():

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.net.bulk import BULK_BUFFER, BulkChannel
-from p2pqueue.net.rtc import RtcConnection
-from p2pqueue.net.sounding import WIDE_PAYLOAD
-from p2pqueue.net.transports import PACKET
+from p2pqueue.net.webrtc.bulk import BULK_BUFFER, BulkChannel
+from p2pqueue.net.webrtc.connection import RtcConnection
+from p2pqueue.net.webrtc.sounding import WIDE_PAYLOAD
+from p2pqueue.net.webrtc.transports import PACKET
 from tests.unit.net.connected import connection, inbox, join, nothing_unseen
 from tests.unit.net.weather import Weather, disturb, eating
 

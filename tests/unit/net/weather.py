@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from p2pqueue.net.rtc import RtcConnection
+from p2pqueue.net.webrtc.connection import RtcConnection
 
 
 @dataclass

@@ -9,10 +9,10 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from p2pqueue.net.congestion import Congestion
-from p2pqueue.net.flight import Flight
-from p2pqueue.net.packets import FIRST, LAST, Report
-from p2pqueue.net.reassembly import Inbound
+from p2pqueue.net.webrtc.congestion import Congestion
+from p2pqueue.net.webrtc.flight import Flight
+from p2pqueue.net.webrtc.packets import FIRST, LAST, Report
+from p2pqueue.net.webrtc.reassembly import Inbound
 
 SIZE = 1000  # bytes of data in each packet
 FIRST_TSN = 2**32 - 50  # they begin anew in the middle

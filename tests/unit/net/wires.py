@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 
 from p2pqueue.errors import ChannelClosed, ConnectFailed
-from p2pqueue.net.rtcsignal import RtcSignal
+from p2pqueue.net.webrtc.signal import RtcSignal
 
 
 class Wires:

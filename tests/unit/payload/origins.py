@@ -12,11 +12,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from p2pqueue.payload.folder import Folder
-from p2pqueue.payload.keeping import Keeping
-from p2pqueue.payload.objects import ObjectStore
-from p2pqueue.payload.origin import Origin
-from p2pqueue.payload.origin_client import OriginClient, parse_origin
+from p2pqueue.payload.origins.client import OriginClient, parse_origin
+from p2pqueue.payload.origins.folder import Folder
+from p2pqueue.payload.origins.keeping import Keeping
+from p2pqueue.payload.origins.objects import ObjectStore
+from p2pqueue.payload.origins.origin import Origin
 
 TOKEN = "t0ken"
 BUCKET = "bucket"

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from p2pqueue.errors import BadShard, InputChanged, PayloadUnavailable
+from p2pqueue.payload.fetching.source import Lane, Request, ShardMissing, SourceFailed, Work
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import Lane, Request, ShardMissing, SourceFailed, Work
 
 
 class Peer:

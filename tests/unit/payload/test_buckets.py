@@ -13,13 +13,13 @@ from aiohttp import web
 from blake3 import blake3
 
 from p2pqueue.errors import ConfigError
-from p2pqueue.payload.bucket import Bucket
-from p2pqueue.payload.bucket_client import BucketClient
-from p2pqueue.payload.folder import Folder
-from p2pqueue.payload.keeping import Keeping
-from p2pqueue.payload.objects import ObjectStore, StoreFailed
-from p2pqueue.payload.origin_access import check_origin, open_origin, shown_origin
-from p2pqueue.payload.source import ShardMissing, SourceFailed
+from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
+from p2pqueue.payload.origins.access import check_origin, open_origin, shown_origin
+from p2pqueue.payload.origins.bucket import Bucket
+from p2pqueue.payload.origins.bucket_client import BucketClient
+from p2pqueue.payload.origins.folder import Folder
+from p2pqueue.payload.origins.keeping import Keeping
+from p2pqueue.payload.origins.objects import ObjectStore, StoreFailed
 from tests.unit.payload.origins import BUCKET, TOKEN, answering, environment_of, names_in, s3, serving
 
 BODY = os.urandom(200_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from p2pqueue.payload.budget import Budget, Buffers
+from p2pqueue.payload.fetching.budget import Budget, Buffers
 
 
 def test_no_more_is_given_than_there_is() -> None:

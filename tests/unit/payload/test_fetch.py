@@ -10,14 +10,14 @@ import pytest
 
 from p2pqueue.errors import DiskFull, MalformedMessage, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import fetch, gathering, plan, transfer
 from p2pqueue.payload.capability import Capability
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching import fetch, gathering, plan, transfer
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
 from p2pqueue.payload.format import LARGEST_FILE, PART_SIZE, REFERENCE_SIZE, ROOT_LIMIT, TAG_SIZES
 from p2pqueue.payload.manifest import FileManifest, PartedManifest, encode
 from p2pqueue.payload.seal import Sealer
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import ShardMissing, SourceFailed
 from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
 from tests.unit.payload.peers import Peer
 

@@ -18,11 +18,12 @@ import pytest
 
 from p2pqueue.errors import ArgumentError, DiskFull, InputChanged, InputUnreadable, MisuseError, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import handing, scan, transfer, tree
+from p2pqueue.payload import handing, scan, tree
 from p2pqueue.payload.capability import parse_capability
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching import transfer
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.source import ShardMissing
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import ShardMissing
 from tests.unit.payload.conftest import MIB, SPACE_KEY, content
 from tests.unit.payload.peers import Peer
 

@@ -16,7 +16,7 @@ from p2pqueue.errors import DiskFull, MalformedMessage, P2PQueueError
 from p2pqueue.home import Home
 from p2pqueue.payload import manifest as manifests
 from p2pqueue.payload.capability import Capability, parse_capability
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching.fetch import Fetcher
 from p2pqueue.payload.format import LARGEST_FILE, PART_SIZE, REFERENCE_SIZE, ROOT_LIMIT
 from p2pqueue.payload.manifest import FileManifest, TreeManifest, decode, encode
 from p2pqueue.payload.publish import seal_manifest

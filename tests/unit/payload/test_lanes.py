@@ -13,15 +13,15 @@ import pytest
 
 from p2pqueue.errors import BadShard, MalformedMessage, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import gathering, plan, transfer
-from p2pqueue.payload.budget import Buffers
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching import gathering, plan, transfer
+from p2pqueue.payload.fetching.budget import Buffers
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.source import Request, ShardMissing, SourceFailed, Work
+from p2pqueue.payload.fetching.standing import STRIKES
 from p2pqueue.payload.manifest import FileManifest
 from p2pqueue.payload.publish import seal_manifest
 from p2pqueue.payload.seal import Sealer
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import Request, ShardMissing, SourceFailed, Work
-from p2pqueue.payload.standing import STRIKES
 from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
 from tests.unit.payload.peers import CarryingPeer, DeliveringPeer, Peer, SilentCarryingPeer, SilentPeer
 

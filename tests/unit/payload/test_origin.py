@@ -10,11 +10,11 @@ import pytest
 from blake3 import blake3
 
 from p2pqueue.errors import ConfigError
-from p2pqueue.payload.keeping import Keeping
-from p2pqueue.payload.ledger import UNREAD
-from p2pqueue.payload.objects import StoreFull
-from p2pqueue.payload.origin_client import OriginClient, parse_origin
-from p2pqueue.payload.source import ShardMissing, SourceFailed
+from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
+from p2pqueue.payload.origins.client import OriginClient, parse_origin
+from p2pqueue.payload.origins.keeping import Keeping
+from p2pqueue.payload.origins.ledger import UNREAD
+from p2pqueue.payload.origins.objects import StoreFull
 from tests.unit.payload.origins import TOKEN, keeping_in, names_in, serving
 
 BODY = os.urandom(100_000)

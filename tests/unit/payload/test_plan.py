@@ -7,11 +7,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pqueue.payload.chunks import Chunks
+from p2pqueue.payload.fetching.chunks import Chunks
+from p2pqueue.payload.fetching.pace import FEWEST, LARGEST_WINDOW, LATEST, SOONEST, Pace
+from p2pqueue.payload.fetching.plan import ORIGIN_AFTER, SILENT, STUCK, Offer, Plan
+from p2pqueue.payload.fetching.standing import FIRST_REST, LACKS_FOR, STRIKES
 from p2pqueue.payload.format import MIB
-from p2pqueue.payload.pace import FEWEST, LARGEST_WINDOW, LATEST, SOONEST, Pace
-from p2pqueue.payload.plan import ORIGIN_AFTER, SILENT, STUCK, Offer, Plan
-from p2pqueue.payload.standing import FIRST_REST, LACKS_FOR, STRIKES
 
 A, B = ("a", "http"), ("b", "http")
 

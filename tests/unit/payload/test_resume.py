@@ -16,13 +16,13 @@ import pytest
 
 from p2pqueue.errors import DiskFull, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import gathering, landing, record, transfer
 from p2pqueue.payload.capability import parse_capability
-from p2pqueue.payload.fetch import Fetcher
-from p2pqueue.payload.record import Record
+from p2pqueue.payload.fetching import gathering, landing, record, transfer
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.record import Record
+from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
 from p2pqueue.payload.seal import address_of
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import ShardMissing, SourceFailed
 from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
 from tests.unit.payload.peers import Peer
 
@@ -30,7 +30,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from p2pqueue.home import Home
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching.fetch import Fetcher
 from p2pqueue.payload.seal import address_of
 from p2pqueue.payload.shelf import Shelf
 from tests.unit.payload.conftest import SPACE_KEY

@@ -11,10 +11,10 @@ import pytest
 
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.home import Home
-from p2pqueue.payload import gathering, transfer
-from p2pqueue.payload.fetch import IN_FLIGHT, Fetcher
+from p2pqueue.payload.fetching import gathering, transfer
+from p2pqueue.payload.fetching.fetch import IN_FLIGHT, Fetcher
+from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import ShardMissing, SourceFailed
 from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
 from tests.unit.payload.peers import CarryingPeer, DeliveringPeer, Peer, SilentCarryingPeer
 

@@ -11,13 +11,13 @@ import pytest
 
 from p2pqueue.errors import PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload import gathering, transfer
 from p2pqueue.payload.capability import parse_capability
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching import gathering, transfer
+from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.speed import Speed
+from p2pqueue.payload.fetching.transfers import Transfer, transfer_of
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.speed import Speed
-from p2pqueue.payload.transfers import Transfer, transfer_of
 from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
 from tests.unit.payload.peers import CarryingPeer, Peer, SilentPeer
 

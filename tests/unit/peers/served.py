@@ -16,11 +16,11 @@ from p2pqueue.errors import BadShard
 from p2pqueue.home import Home
 from p2pqueue.net.door import Door
 from p2pqueue.net.listener import Listener
+from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.seal import address_of
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.payload.source import ShardMissing, SourceFailed
-from p2pqueue.peers.serving import ShardRoutes
+from p2pqueue.peers.shards.serving import ShardRoutes
 
 MIB = 1024**2
 TICKET = "ab" * 32

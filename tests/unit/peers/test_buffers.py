@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from p2pqueue.errors import WorldError
-from p2pqueue.peers.buffers import Buffers
+from p2pqueue.peers.shards.buffers import Buffers
 
 KIB = 1024
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from p2pqueue.errors import BadShard, ChannelClosed, InputChanged, PayloadUnavailable, WorldError
-from p2pqueue.payload.source import ShardMissing, SourceFailed
-from p2pqueue.peers.exchange import MOST_ASKED, Exchange
+from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
+from p2pqueue.peers.shards.exchange import MOST_ASKED, Exchange
 from tests.unit.peers.served import Asked
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from p2pqueue.errors import BadShard
-from p2pqueue.payload.http_line import HttpLine, Place
-from p2pqueue.payload.lines import Lines
+from p2pqueue.payload.fetching.http_line import HttpLine, Place
+from p2pqueue.payload.fetching.lines import Lines
+from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
 from p2pqueue.payload.seal import address_of
-from p2pqueue.payload.source import ShardMissing, SourceFailed
-from p2pqueue.peers.inlet import Inlet, TicketRefused
-from p2pqueue.peers.stream import ANSWER, ASK, FAILED, MISSING, SHARD
+from p2pqueue.peers.shards.inlet import Inlet, TicketRefused
+from p2pqueue.peers.shards.stream import ANSWER, ASK, FAILED, MISSING, SHARD
 from tests.unit.peers.served import Asked, Shift
 
 BODY = os.urandom(100_000)

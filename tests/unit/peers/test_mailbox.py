@@ -12,10 +12,10 @@ from blake3 import blake3
 
 from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.payload.objects import Listed
-from p2pqueue.peers import mailbox_outbox
-from p2pqueue.peers.mailbox_format import Index, pack_index, pack_part, unpack_part
-from p2pqueue.peers.mailbox_tidying import ABANDONED, abandoned
+from p2pqueue.payload.origins.objects import Listed
+from p2pqueue.peers.mail import outbox as mailbox_outbox
+from p2pqueue.peers.mail.format import Index, pack_index, pack_part, unpack_part
+from p2pqueue.peers.mail.tidying import ABANDONED, abandoned
 from p2pqueue.replica.codec import encode
 from p2pqueue.replica.messages import Ack, RoundId, Writes
 from p2pqueue.replica.retention import prune_all

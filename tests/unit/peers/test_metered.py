@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from p2pqueue.peers.metered import Metered
+from p2pqueue.peers.shards.metered import Metered
 
 
 @pytest.mark.parametrize("named", ["lo", "127.0.0.1"])

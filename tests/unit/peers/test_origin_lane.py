@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from p2pqueue.payload.capability import parse_capability
-from p2pqueue.payload.origin_client import OriginClient, parse_origin
-from p2pqueue.payload.origin_line import OriginLine
+from p2pqueue.payload.origins.client import OriginClient, parse_origin
+from p2pqueue.payload.origins.line import OriginLine
 from p2pqueue.payload.shelf import Shelf
 from tests.unit.payload.origins import TOKEN, answering, keeping_in, serving
 from tests.unit.peers.served import MIB

@@ -10,13 +10,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from p2pqueue.payload.http_line import Place
+from p2pqueue.payload.fetching.http_line import Place
+from p2pqueue.payload.fetching.lines import Lines
 from p2pqueue.payload.limit import Limits
-from p2pqueue.payload.lines import Lines
 from p2pqueue.payload.store import INLINE_LIMIT
-from p2pqueue.peers import inlet, outlet
-from p2pqueue.peers.serving import OF_ONE, STREAMS_OF_ONE
-from p2pqueue.peers.stream import ANSWER, ASK, PATH, PROTOCOL, SHARD
+from p2pqueue.peers.shards import inlet, outlet
+from p2pqueue.peers.shards.serving import OF_ONE, STREAMS_OF_ONE
+from p2pqueue.peers.shards.stream import ANSWER, ASK, PATH, PROTOCOL, SHARD
 from tests.unit.peers.served import MIB, TICKET, Asked, Served, Shift, failures, in_threads, served
 
 SHOWN = {"Authorization": f"Bearer {TICKET}"}

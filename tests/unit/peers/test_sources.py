@@ -15,10 +15,10 @@ import pytest
 
 from p2pqueue.errors import NoBulk, PayloadUnavailable
 from p2pqueue.home import Home
-from p2pqueue.payload.fetch import Fetcher
+from p2pqueue.payload.fetching.fetch import Fetcher
 from p2pqueue.payload.shelf import Shelf
-from p2pqueue.peers import sources as sourcing
-from p2pqueue.peers.sources import Sources
+from p2pqueue.peers.shards import sources as sourcing
+from p2pqueue.peers.shards.sources import Sources
 from tests.unit.peers.served import MIB, TICKET, Asked, Served, Shift, failures, in_threads, served
 from tests.unit.peers.test_inlet import BODY, peer, wrong
 
@@ -111,8 +111,8 @@ async def test_a_device_that_sends_wrong_bytes_costs_time_and_nothing_else(tmp_p
 async def test_a_ticket_that_has_expired_is_told_in_words_and_a_new_link_brings_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("p2pqueue.payload.transfer.PATIENCE", 0.5)
-    monkeypatch.setattr("p2pqueue.payload.gathering.PATIENCE", 0.5)
+    monkeypatch.setattr("p2pqueue.payload.fetching.transfer.PATIENCE", 0.5)
+    monkeypatch.setattr("p2pqueue.payload.fetching.gathering.PATIENCE", 0.5)
     async with served(tmp_path) as at, fetching(tmp_path) as (sources, fetcher, shelf):
         capability, wanted = shared(at, tmp_path, 3 * MIB)
         link = Linked(at.base)

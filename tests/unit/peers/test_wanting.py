@@ -16,7 +16,7 @@ from p2pqueue import Queue
 from p2pqueue.errors import PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.identity import keys
-from p2pqueue.peers.wanting import Wanting
+from p2pqueue.peers.shards.wanting import Wanting
 
 
 async def test_a_result_that_could_not_be_had_is_tried_again_as_soon_as_a_device_is_linked() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from p2pqueue import File, Queue
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity
-from p2pqueue.peers.whereabouts import holders
+from p2pqueue.peers.shards.whereabouts import holders
 
 
 def test_whoever_enqueued_an_input_that_is_needed_still_should_have_it(home: Home, identity: Identity, tmp_path: Path) -> None:
