@@ -151,7 +151,7 @@ async def test_over_webrtc_it_costs_time_and_nothing_else(tmp_path: Path, reply:
 @pytest.mark.parametrize("reply", [wrong, announced_as_too_many, announced_as_too_few, nothing])
 async def test_alone_it_brings_nothing_and_that_is_told(tmp_path: Path, reply: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
     for room in ("transfer", "gathering"):
-        monkeypatch.setattr(f"p2pqueue.payload.{room}.PATIENCE", 0.5)
+        monkeypatch.setattr(f"p2pqueue.payload.fetching.{room}.PATIENCE", 0.5)
     monkeypatch.setattr("p2pqueue.payload.fetching.gathering.SLOWEST", 1.0)
     async with served(tmp_path) as at, fetching(tmp_path) as (sources, fetcher, shelf), lying(at.shelf, reply) as liar:
         capability, _ = shared(at, tmp_path, 3 * MIB)
