@@ -94,8 +94,9 @@ class Roster:
 
     def with_ticket(self, shown: str) -> Peer | None:
         """The linked device that was given this ticket, in hexadecimal digits."""
+        digits = shown.encode(errors="replace")  # a header may hold bytes that are no text
         tickets = ((peer, peer.link.greeted.mine.ticket.hex().encode()) for peer in self.peers.values())
-        return next((peer for peer, ticket in tickets if hmac.compare_digest(ticket, shown.encode())), None)
+        return next((peer for peer, ticket in tickets if hmac.compare_digest(ticket, digits)), None)
 
     async def emptied(self) -> None:
         """Waits until nobody is linked."""

@@ -28,7 +28,7 @@ from p2pqueue.payload.names import safe_name
 
 LOOK_EVERY: Final = 0.25  # seconds between two looks for sources that came or went
 PATIENCE: Final = 6.0  # seconds without any source that has a use before the fetch is given up
-RETURNS: Final = 3  # times as long where something has come: its source may be back soon
+RETURNS: Final = 3  # times as long where something has come and no source is there: it may be back soon
 TOUCH_EVERY: Final = 30.0  # seconds
 CHECK_EVERY: Final = 2.0  # seconds between two looks whether the disk may take more
 STANDS_AFTER: Final = 2.0  # seconds without a byte after which a transfer is said to stand still
@@ -118,7 +118,7 @@ class Running:
                 useful_at = now
             elif self._holders is None:
                 self._holders = await self.means.holders(self.root)
-            elif now - useful_at >= PATIENCE * (RETURNS if self.desk.received else 1):
+            elif now - useful_at >= (PATIENCE if self._present or not self.desk.received else PATIENCE * RETURNS):
                 self.desk.failure = PayloadUnavailable(self._lacking())
                 return
             if now - checked_at >= CHECK_EVERY:
