@@ -65,6 +65,7 @@ class Desk:
         self._open: dict[tuple[int, Key], Asked] = {}
         self._buffers = Buffers(self.shard_size)
         self._ended = False
+        self._lacking: set[str] = set()  # sources that said why they lost a chunk: that stays true when they bring others
 
     # -- for the driver ---------------------------------------------------------------------------------------
 
@@ -167,7 +168,8 @@ class Desk:
         name, lane = asked.source.name, asked.source.lane
         with self._lock:
             self.received[name, lane] += size
-            self.reasons.pop(name, None)
+            if name not in self._lacking:
+                self.reasons.pop(name, None)
             first, others = self.plan.came(asked.chunk, asked.key, size, time.monotonic())
             if first:
                 self.verified += asked.where.size + sum(self.content.chunk(twin).size for twin in self.twins.get(asked.chunk, ()))
@@ -196,6 +198,8 @@ class Desk:
             words = str(error) or ("" if isinstance(error, ShardMissing) else "it did not answer in time")
             if words and not isinstance(error, BadShard):
                 self.reasons[key[0]] = words
+                if isinstance(error, ShardMissing):
+                    self._lacking.add(key[0])
             self._lock.notify_all()
         self.on_event()
 

@@ -85,7 +85,6 @@ async def test_who_fetches_a_file_that_is_written_to_is_told_and_gets_the_rest_f
     monkeypatch.setattr("p2pqueue.payload.fetching.transfer.PATIENCE", 0.6)  # all waits a tenth: one must not keep another from its end
     for name, seconds in {"LACKS_FOR": 1.0, "FIRST_REST": 0.1, "LONGEST_REST": 0.8}.items():
         monkeypatch.setattr(f"p2pqueue.payload.fetching.standing.{name}", seconds)
-    monkeypatch.setattr("p2pqueue.peers.shards.sources.HTTP_PARALLEL", 1)  # so that the last answer is the one with the words
     async with midway(tmp_path, happen) as (at, fetcher, shelf, capability, wanted, tell):
         with pytest.raises(PayloadUnavailable, match="since it was enqueued"):
             await fetcher.fetch(capability, on_progress=tell)
