@@ -93,10 +93,10 @@ def components(path: str) -> list[str]:
 
 def _entry(told: Any, sizes: Sequence[int]) -> Entry:
     if type(told) is not list or len(told) not in (2, 6) or type(told[0]) is not str:
-        raise MalformedMessage("An entry of a folder is none")
+        raise MalformedMessage("A folder lists something that has no name, kind and content; ask whoever shared it to share it again")
     if len(told) == 2:
         if told[1] != FOLDER:
-            raise MalformedMessage("An entry of a folder is none")
+            raise MalformedMessage(f"A folder lists {told[0][:80]!r}, which is neither a file nor a folder")
         return Entry(told[0], FOLDER)
     _, kind, size, content, where, skip = told
     if kind not in (FILE, EXECUTABLE) or type(size) is not int or not 0 <= size <= LARGEST_FILE or type(skip) is not int:
