@@ -46,30 +46,38 @@ class Place(NamedTuple):
 
 def own_place(catalogue: Catalogue, root: Capability) -> Place | None:
     """Where it lies, if it lies in this home and nothing else needs it there."""
-
-    def find(connection: sqlite3.Connection) -> Place | None:
-        row = connection.execute(OWN_FILE, (root.address,)).fetchone() or connection.execute(OWN_FOLDER, (root.address,)).fetchone()
-        return None if row is None else Place(*row)
-
-    return catalogue.read(find)
+    return catalogue.read(lambda connection: _find(connection, root))
 
 
-def move(catalogue: Catalogue, place: Place, target: Path) -> bool:
-    """Moves it to a path where it may go; False where it can't be moved."""
+def _find(connection: sqlite3.Connection, root: Capability) -> Place | None:
+    row = connection.execute(OWN_FILE, (root.address,)).fetchone() or connection.execute(OWN_FOLDER, (root.address,)).fetchone()
+    return None if row is None else Place(*row)
+
+
+def move(catalogue: Catalogue, root: Capability, place: Place, target: Path) -> bool:
+    """Moves it to a path where it may go; False where it can't be moved, or another process was first."""
     number, path, table = place
     here = Path(os.fsdecode(path))
-    try:
-        os.makedirs(target.parent, exist_ok=True)
-        if os.stat(target.parent).st_dev != os.stat(here).st_dev:
+    moved = []
+
+    def go(connection: sqlite3.Connection) -> bool:  # alone in the catalogue: of several who want it one has it
+        if _find(connection, root) != place:
             return False
         os.replace(here, target)
-    except OSError:
-        return False  # copying tells what is in the way, if that is in its way too
-    try:
+        moved.append(True)
         saving.open_up(target)
-        catalogue.write(lambda connection: _enter_path(connection, table, number, target))
-    except BaseException:
-        os.replace(target, here)
+        _enter_path(connection, table, number, target)
+        return True
+
+    try:
+        os.makedirs(target.parent, exist_ok=True)
+        if os.stat(target.parent).st_dev != os.stat(here).st_dev or not catalogue.write(go):
+            return False
+    except BaseException as error:
+        if moved:
+            os.replace(target, here)
+        elif isinstance(error, OSError):
+            return False  # copying tells what is in the way, if that is in its way too
         raise
     try:
         here.parent.rmdir()

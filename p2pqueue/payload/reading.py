@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -28,6 +29,7 @@ from p2pqueue.payload.steady import read_piece
 from p2pqueue.payload.store import ShardStore, read_whole
 
 PIECE: Final = 1024**2  # bytes that are given out at once
+MOVED_WITHIN: Final = 0.05  # seconds in which a file that is moved elsewhere is entered there
 
 PLACES: Final = """
 SELECT s.path, s.marks, min(p.offset), p.length, p.algorithm, p.key
@@ -138,7 +140,7 @@ class Reader:
         if self._read_stored(chunk, algorithm, out, name):
             return
         changed = None
-        for place in self._places(chunk.address):
+        for place in self._look_twice(chunk.address):
             if self._read_plain(place, out, chunk):
                 return
             changed = self.changed_in(place)
@@ -151,7 +153,7 @@ class Reader:
         if stored is not None:
             return bytes(stored)
         changed = None
-        for place in self._places(address):
+        for place in self._look_twice(address):
             made = pages(place.length + TAG_SIZES[place.algorithm])
             if self._read_range(place, made[: place.length]):
                 seal_into(place.algorithm, place.key, made[: place.length], made)  # in place
@@ -192,6 +194,14 @@ class Reader:
 
     def _places(self, address: bytes) -> list[Place]:
         return self._catalogue.read(lambda connection: places_of(connection, address))
+
+    def _look_twice(self, address: bytes, places: Sequence[Place] = ()) -> Iterator[Place]:
+        """Where a chunk lies in plain files; once more where one of them is gone that is just being moved."""
+        first = [*(places or self._places(address))]
+        yield from first
+        if any(not os.path.lexists(place.path) for place in first):
+            time.sleep(MOVED_WITHIN)
+            yield from [place for place in self._places(address) if place not in first]
 
     def _read_plain(self, place: Place, out: memoryview, chunk: Chunk) -> bool:
         if place.length != chunk.plain_size or not self._read_range(place, out[: place.length]):

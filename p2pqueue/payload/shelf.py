@@ -189,12 +189,15 @@ class Shelf:
 
         None where it doesn't lie in the home, or lies there for somebody else too.
         """
-        place = handing.own_place(self._catalogue, parse_capability(capability))
+        root = parse_capability(capability)
+        place = handing.own_place(self._catalogue, root)
         if place is None:
             return None
         stored = self.identify(capability)
         target = saving.folder_of(path, stored.name) if stored.kind == "folder" else saving.target_of(path, stored.name)
-        if not handing.move(self._catalogue, place, target):
+        if not handing.move(self._catalogue, root, place, target):
+            if handing.own_place(self._catalogue, root) != place:
+                return None  # another process had it moved
             self.fetch_to(capability, target, on_progress=on_progress)
             handing.settle_at(self._catalogue, place, target)
         return target

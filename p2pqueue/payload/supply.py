@@ -97,7 +97,7 @@ class Supply(Reader):
                 self._remember(held)
                 return shard
         changed = None
-        for place in held.places or self._places(held.address):
+        for place in self._look_twice(held.address, held.places):
             plain, sealed = buffer[: place.length], buffer[: place.length + TAG_SIZES[place.algorithm]]
             if len(sealed) == held.size and self._read_range(place, plain):
                 seal_into(place.algorithm, place.key, plain, sealed)

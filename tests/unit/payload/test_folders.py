@@ -391,6 +391,30 @@ async def test_what_was_fetched_is_handed_over_and_served_on(
     assert states(tmp_path / "mine drawings") == states(folder)
 
 
+@pytest.mark.parametrize("name", ["large.bin", ""])
+async def test_of_several_who_want_what_was_fetched_each_gets_it(
+    shelf: Shelf, there: Shelf, folder: Path, tmp_path: Path, home: Home, name: str
+) -> None:
+    for number in range(5):
+        stored = there.ingest(put(folder / name, content(3 * MIB, number)) if name else folder, copy=False)
+        await Fetcher(shelf, lambda: [Peer(there)]).fetch(stored.capability)
+
+        def take(place: int, capability: str = stored.capability, number: int = number) -> Path:
+            target = tmp_path / f"taken {number} {place}"
+            own = Shelf(home, SPACE_KEY)  # as another process has it
+            try:
+                return own.hand_over(capability, target) or own.fetch_to(capability, target)
+            finally:
+                own.close()
+
+        taken = await asyncio.gather(*(asyncio.to_thread(take, place) for place in range(5)))
+        addresses = shelf.addresses(stored.capability)
+        assert all(shelf.shard(address) for address in addresses)
+        for path in taken:
+            assert states(path) == states(folder) if path.is_dir() else path.read_bytes() == content(3 * MIB, number)
+        shelf.remove(stored.capability)
+
+
 async def test_a_folder_without_content_arrives_too(shelf: Shelf, there: Shelf, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     put(tmp_path / "hollow" / "empty.txt", b"")
