@@ -26,8 +26,8 @@ from p2pqueue.payload.fetching.gathering import Manifests
 from p2pqueue.payload.fetching.landing import Landing
 from p2pqueue.payload.fetching.source import Lane, Source
 from p2pqueue.payload.fetching.threaded import to_end, to_end_or_undo
-from p2pqueue.payload.fetching.transfer import Holders, Means, Progress, Running, nobody
-from p2pqueue.payload.fetching.transfers import Transfer, Transfers
+from p2pqueue.payload.fetching.transfer import STANDS_AFTER, Holders, Means, Progress, Running, nobody
+from p2pqueue.payload.fetching.transfers import SourceShare, Transfer, Transfers
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.manifest import FileManifest, FolderManifest, PartedManifest, TreeManifest
@@ -121,6 +121,7 @@ class _Fetch:
     peers_at: float  # when a peer delivered last, or the start
     root: Capability
     running: Running | None = None  # where it is a single file
+    begun_at: float = field(default_factory=time.monotonic)
     turns: dict[bytes, asyncio.Lock] = field(default_factory=dict)  # by the address of each manifest
     done: set[bytes] = field(default_factory=set)
 
@@ -128,7 +129,12 @@ class _Fetch:
         """How it stands."""
         if self.running is not None:
             return self.running.look()
-        return Transfer(self.root.text, "", 0, 0, 0.0, None, (), None)
+        now, sources = time.monotonic(), self.means.sources()
+        asked = tuple([SourceShare(each.name, each.lane, self.received[each.name, each.lane], 0.0, "used") for each in sources])
+        why = None
+        if now - self.begun_at >= STANDS_AFTER:
+            why = "its manifest was asked for and has not come yet" if asked else "no device that is linked, and no origin, can be asked"
+        return Transfer(self.root.text, "", 0, 0, 0.0, None, asked, why)
 
     async def bring(self, root: Capability, listeners: Sequence[Progress] = (), *, depth: int = 0) -> None:
         if depth > DEEPEST:

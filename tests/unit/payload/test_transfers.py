@@ -171,6 +171,21 @@ async def test_one_whose_only_source_is_silent_says_that_nothing_comes(shelf: Sh
     assert fetcher.transfers.now() == ()
 
 
+async def test_one_whose_manifest_does_not_come_says_so_and_who_was_asked(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("p2pqueue.payload.fetching.fetch.STANDS_AFTER", 0.1)
+    stored = there.ingest(make_file(5 * MIB))
+    silent = SilentPeer(there, "laptop")
+    fetcher = Fetcher(shelf, lambda: [silent])
+    fetching = asyncio.ensure_future(fetcher.fetch(stored.capability))
+    told = await until(fetcher, "its manifest was asked for")
+    assert [(each.name, each.lane) for each in told.sources] == [("laptop", "webrtc")]
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+
+
 @pytest.mark.parametrize("kind", [Peer, CarryingPeer])
 async def test_a_rate_holds_for_every_kind_of_lane_and_may_be_lifted(
     shelf: Shelf, there: Shelf, make_file: MakeFile, kind: type[Peer]
