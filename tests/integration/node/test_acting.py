@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -205,8 +206,8 @@ async def test_a_job_that_is_cancelled_while_its_file_is_found_never_begins(
     found, go = asyncio.Event(), asyncio.Event()
     grants = Inputs.grants
 
-    async def slow(self: Inputs, job: ClaimedJob) -> dict[str, FileGrant]:
-        granted = await grants(self, job)
+    async def slow(self: Inputs, job: ClaimedJob, tell: Callable[[str], None]) -> dict[str, FileGrant]:
+        granted = await grants(self, job, tell)
         found.set()
         await go.wait()
         return granted
