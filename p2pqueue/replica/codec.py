@@ -16,6 +16,7 @@ import msgpack
 from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.replica.checks import KEY_LIMIT, NAME_LIMIT
+from p2pqueue.replica.fields import read_bytes, read_list, read_number, read_text
 from p2pqueue.replica.messages import (
     BUCKETS,
     HASH_BYTES,
@@ -119,7 +120,7 @@ def _encode_many(message: Writes) -> Fields:
 def _decode_writes(fields: Fields, holds: Holds | None = None) -> Writes:
     authors, writes, rows = _inflated(fields["z"]) if "z" in fields else (fields["a"], fields["w"], ())
     found = unpack_writes(authors, writes, holds, rows=rows)
-    return Writes(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["i"]), found)
+    return Writes(_round(fields["r"]), read_bytes(fields["s"], 8), read_number(fields["i"]), found)
 
 
 def _inflated(deflated: Any) -> tuple[Any, Any, Any]:
@@ -162,12 +163,12 @@ _DECODERS: dict[str, Callable[[Fields], Message]] = {
     "heads": _decode_heads,
     "writes": _decode_writes,
     "ack": lambda fields: Ack(_round(fields["r"]), from_run_lengths(_numbers(fields["i"]), 0)),
-    "done": lambda fields: Done(_round(fields["r"]), _bytes(fields["s"], 8), _number(fields["c"]), _heads(fields["h"])),
+    "done": lambda fields: Done(_round(fields["r"]), read_bytes(fields["s"], 8), read_number(fields["c"]), _heads(fields["h"])),
     "refused": lambda fields: Refused(_round(fields["r"]), _refusals(fields["w"])),
     "again": lambda fields: Again(_round(fields["r"])),
     "rows": lambda fields: Rows(_round(fields["r"]), _rows(fields["w"])),
     "ended": lambda fields: Ended(_round(fields["r"]), _rows(fields["w"]), bool(fields.get("u"))),
-    "digest": lambda fields: Digest(_heads(fields["h"]), _bytes(fields["n"], HASH_BYTES), _buckets(fields["b"])),
+    "digest": lambda fields: Digest(_heads(fields["h"]), read_bytes(fields["n"], HASH_BYTES), _buckets(fields["b"])),
     "mend": _decode_mend,
     "more": lambda fields: More(_bucket(fields["b"]), _key(fields.get("c"))),
 }
@@ -181,15 +182,15 @@ def _pack_heads(heads: Mapping[bytes, Head]) -> list[Any]:
 
 
 def _heads(raw: Any) -> dict[bytes, Head]:
-    entries = _list(raw, MAX_AUTHORS)
-    return {_bytes(author, 16): Head(_number(seq), _bytes(tag, 0, 32)) for author, seq, tag, *_ in entries}
+    entries = read_list(raw, MAX_AUTHORS)
+    return {read_bytes(author, 16): Head(read_number(seq), read_bytes(tag, 0, 32)) for author, seq, tag, *_ in entries}
 
 
 def _held(raw: Any, heads: Mapping[bytes, Head]) -> dict[bytes, Spans]:
     held = {}
-    for author, coded, *_ in _list(raw, MAX_AUTHORS):
+    for author, coded, *_ in read_list(raw, MAX_AUTHORS):
         above = heads[author].seq if author in heads else 0
-        held[_bytes(author, 16)] = from_run_lengths(_numbers(coded), above)
+        held[read_bytes(author, 16)] = from_run_lengths(_numbers(coded), above)
     return held
 
 
@@ -210,67 +211,44 @@ def _pack_held(message: Heads) -> list[Any]:
 def _marks(raw: Any) -> dict[bytes, dict[int, int]]:
     if not isinstance(raw, dict) or len(raw) > MAX_MARKS or sum(map(len, raw.values())) > MAX_MARKS:
         raise ValueError("not a map of marks")
-    return {_bytes(author, 16): {_number(seq): _number(mark) for seq, mark in marks.items()} for author, marks in raw.items()}
+    return {read_bytes(author, 16): {read_number(seq): read_number(mark) for seq, mark in marks.items()} for author, marks in raw.items()}
 
 
 def _round(raw: Any) -> RoundId:
     session, number, *_ = raw
-    return RoundId(_bytes(session, 8), _number(number))
+    return RoundId(read_bytes(session, 8), read_number(number))
 
 
 def _rows(raw: Any) -> tuple[RowId, ...]:
     return tuple(
-        RowId(_text(table, NAME_LIMIT), _text(key, KEY_LIMIT), _bytes(author, 16), _number(seq))
-        for table, key, author, seq, *_ in _list(raw, MAX_ROWS)
+        RowId(read_text(table, NAME_LIMIT), read_text(key, KEY_LIMIT), read_bytes(author, 16), read_number(seq))
+        for table, key, author, seq, *_ in read_list(raw, MAX_ROWS)
     )
 
 
 def _refusals(raw: Any) -> tuple[Refusal, ...]:
     return tuple(
-        Refusal(_bytes(author, 16), _number(seq), str(reason)[:REASON_LIMIT]) for author, seq, reason, *_ in _list(raw, MAX_WRITES)
+        Refusal(read_bytes(author, 16), read_number(seq), str(reason)[:REASON_LIMIT])
+        for author, seq, reason, *_ in read_list(raw, MAX_WRITES)
     )
 
 
 def _key(raw: Any) -> str | None:
-    return None if raw is None else _text(raw, KEY_LIMIT)
+    return None if raw is None else read_text(raw, KEY_LIMIT)
 
 
 def _bucket(raw: Any) -> Bucket:
     table, number, *_ = raw
-    if _number(number) >= BUCKETS:
+    if read_number(number) >= BUCKETS:
         raise ValueError("no such bucket")
-    return Bucket(_text(table, NAME_LIMIT), number)
+    return Bucket(read_text(table, NAME_LIMIT), number)
 
 
 def _buckets(raw: Any) -> dict[str, bytes]:
     if not isinstance(raw, dict) or len(raw) > MAX_TABLES:
         raise ValueError("not a map of tables")
-    return {_text(table, NAME_LIMIT): _bytes(digests, BUCKETS * HASH_BYTES) for table, digests in raw.items()}
-
-
-def _list(raw: Any, limit: int) -> list[Any]:
-    if not isinstance(raw, list) or len(raw) > limit:
-        raise ValueError(f"not a list of at most {limit}")
-    return raw
+    return {read_text(table, NAME_LIMIT): read_bytes(digests, BUCKETS * HASH_BYTES) for table, digests in raw.items()}
 
 
 def _numbers(raw: Any) -> list[int]:
-    return [_number(number) for number in _list(raw, 2 * MAX_RUNS)]
-
-
-def _number(raw: Any) -> int:
-    if type(raw) is not int or not 0 <= raw < 1 << 63:
-        raise ValueError("a number out of range")
-    return raw
-
-
-def _bytes(raw: Any, shortest: int, longest: int = 0) -> bytes:
-    if not isinstance(raw, bytes) or not shortest <= len(raw) <= max(shortest, longest):
-        raise ValueError("bytes of another length")
-    return raw
-
-
-def _text(raw: Any, limit: int) -> str:
-    if not isinstance(raw, str) or len(raw) > limit:
-        raise ValueError(f"not a text of at most {limit} characters")
-    return raw
+    return [read_number(number) for number in read_list(raw, 2 * MAX_RUNS)]

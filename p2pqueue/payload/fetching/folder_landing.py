@@ -17,23 +17,21 @@ from typing import Final
 
 import msgpack
 
-from p2pqueue.errors import BadShard, MalformedMessage
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.fetching.landing import HAVE, TREE, folder_of, remove_landing
+from p2pqueue.payload.fetching.opening import Opener
 from p2pqueue.payload.fetching.record import Record
 from p2pqueue.payload.folders import enter_folder_at
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.listing import listed
 from p2pqueue.payload.manifest import Chunk
-from p2pqueue.payload.memory import pages
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.packing import Piece
 from p2pqueue.payload.plain import settle_since
 from p2pqueue.payload.publish import add_file, add_uses, go_on_plain
 from p2pqueue.payload.saving import open_up
 from p2pqueue.payload.scan import Scan, scan
-from p2pqueue.payload.seal import address_of, open_into
 from p2pqueue.payload.unpacking import Unpacking, sync_below
 from p2pqueue.private import in_words, make_private_dir, sync_dir
 
@@ -55,7 +53,7 @@ class FolderLanding:
         self._writes = 0  # under way in threads, which can't be cancelled
         self._unsynced = 0  # bytes
         self._is_open = True
-        self._plain = threading.local()
+        self._opener = Opener(layout.algorithm)
         try:
             make_private_dir(landings)
             make_private_dir(self._folder)
@@ -87,15 +85,7 @@ class FolderLanding:
 
     def write(self, number: int, chunk: Chunk, shard: memoryview | bytes, also: Sequence[tuple[int, Chunk]] = ()) -> bool:
         """As `Landing.write`; the chunks of a folder are distinct, so that `also` is empty."""
-        if address_of(shard) != chunk.address:
-            raise BadShard(f"what came for shard {chunk.address.hex()} is another one")
-        plain = self._room(shard, chunk.plain_size)
-        try:
-            opened = open_into(self._layout.algorithm, chunk.key, shard, plain)
-        except BadShard as error:
-            raise MalformedMessage(str(error)) from error
-        if opened != chunk.plain_size:
-            raise MalformedMessage(f"shard {chunk.address.hex()} has another length than its manifest says")
+        plain = self._opener.open(chunk, shard)
         with self._state:
             if not self._is_open:
                 return False  # nobody waits for it any more
@@ -180,16 +170,3 @@ class FolderLanding:
                 return False
             self._unsynced = 0
             return True
-
-    def _room(self, shard: memoryview | bytes, size: int) -> memoryview:
-        """Where a shard is opened: in its own place, if that may be written, which is still in the processor's cache."""
-        if isinstance(shard, memoryview) and not shard.readonly and len(shard) >= size:
-            return shard[:size]
-        return self._buffer(size)
-
-    def _buffer(self, size: int) -> memoryview:
-        """A buffer of this thread; each is used again for the next chunk."""
-        kept: memoryview | None = getattr(self._plain, "buffer", None)
-        if kept is None or len(kept) < size:
-            kept = self._plain.buffer = pages(size)
-        return kept[:size]

@@ -19,16 +19,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from p2pqueue.errors import BadShard, MalformedMessage
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
+from p2pqueue.payload.fetching.opening import Opener
 from p2pqueue.payload.fetching.record import COMMIT_EVERY, Record
 from p2pqueue.payload.manifest import Chunk, FileManifest
-from p2pqueue.payload.memory import pages
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.plain import identify, settle
 from p2pqueue.payload.publish import enter_fetched
-from p2pqueue.payload.seal import address_of, open_into
 from p2pqueue.private import FILE_MODE, in_words, make_private_dir, sync_dir
 
 PART: Final = "part"  # its content so far
@@ -52,7 +50,7 @@ class Landing:
         self._writes = 0  # under way in threads, which can't be cancelled
         self._uncommitted = 0  # bytes
         self._committing = False
-        self._plain = threading.local()
+        self._opener = Opener(manifest.algorithm)
         try:
             make_private_dir(landings)
             make_private_dir(self._folder)
@@ -100,15 +98,7 @@ class Landing:
         Raises `BadShard` for another shard than was asked for, `MalformedMessage` where the manifest itself is wrong,
         and `DiskFull` and its like.
         """
-        if address_of(shard) != chunk.address:
-            raise BadShard(f"what came for shard {chunk.address.hex()} is another one")
-        plain = self._room(shard, chunk.plain_size)
-        try:
-            opened = open_into(self._manifest.algorithm, chunk.key, shard, plain)
-        except BadShard as error:
-            raise MalformedMessage(str(error)) from error
-        if opened != chunk.plain_size:
-            raise MalformedMessage(f"shard {chunk.address.hex()} has another length than its manifest says")
+        plain = self._opener.open(chunk, shard)
         with self._writing() as descriptor:
             if descriptor < 0:
                 return False  # nobody waits for it any more
@@ -188,19 +178,6 @@ class Landing:
         finally:
             with self._state:
                 self._committing = False
-
-    def _room(self, shard: memoryview | bytes, size: int) -> memoryview:
-        """Where a shard is opened: in its own place, if that may be written, which is still in the processor's cache."""
-        if isinstance(shard, memoryview) and not shard.readonly and len(shard) >= size:
-            return shard[:size]
-        return self._buffer(size)
-
-    def _buffer(self, size: int) -> memoryview:
-        """A buffer of this thread; each is used again for the next chunk."""
-        kept: memoryview | None = getattr(self._plain, "buffer", None)
-        if kept is None or len(kept) < size:
-            kept = self._plain.buffer = pages(size)
-        return kept[:size]
 
 
 def sweep_landings(landings: Path, *, older_than: float = KEPT_FOR, needed: int | None = None, but: Capability | None = None) -> int:

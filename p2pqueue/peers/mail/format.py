@@ -27,6 +27,7 @@ from p2pqueue.errors import BadSignature, MalformedMessage
 from p2pqueue.identity.certificate import verify
 from p2pqueue.identity.members import Member
 from p2pqueue.identity.members import Refusal as NotAdmitted
+from p2pqueue.replica.fields import read_bytes, read_list, read_number, read_text
 from p2pqueue.replica.messages import MAX_AUTHORS, MAX_ROWS, Refusal, RowId
 from p2pqueue.replica.write import Head
 
@@ -204,60 +205,38 @@ def _packed_batch(batch: Batch) -> list[Any]:
 
 
 def _read_index(raw: Mapping[str, Any]) -> Index:
-    refused = {_text(tag, 32): tuple(_refusal(each) for each in _list(told, MOST_REFUSED)) for tag, told in raw["x"].items()}
+    refused = {read_text(tag, 32): tuple(_refusal(each) for each in read_list(told, MOST_REFUSED)) for tag, told in raw["x"].items()}
     return Index(
-        _number(raw["n"]), _number(raw["t"]), _counted(raw["l"]), _heads(raw["h"]),
-        tuple(_batch(each) for each in _list(raw["b"], MOST_BATCHES)),
-        tuple(_row(each) for each in _list(raw["r"], MAX_ROWS)), tuple(_row(each) for each in _list(raw["e"], MAX_ROWS)),
+        read_number(raw["n"]), read_number(raw["t"]), _counted(raw["l"]), _heads(raw["h"]),
+        tuple(_batch(each) for each in read_list(raw["b"], MOST_BATCHES)),
+        tuple(_row(each) for each in read_list(raw["r"], MAX_ROWS)), tuple(_row(each) for each in read_list(raw["e"], MAX_ROWS)),
         refused,
     )  # fmt: skip
 
 
 def _batch(raw: Any) -> Batch:
     base, heads, parts, loose, *_ = raw
-    found = tuple(Part(_text(name, 200), _number(size), _bytes(digest, 32)) for name, size, digest, *_ in _list(parts, MOST_PARTS))
+    found = tuple(
+        Part(read_text(name, 200), read_number(size), read_bytes(digest, 32)) for name, size, digest, *_ in read_list(parts, MOST_PARTS)
+    )
     return Batch(_counted(base), None if heads is None else _heads(heads), found, bool(loose))
 
 
 def _heads(raw: Any) -> dict[bytes, Head]:
-    return {_bytes(author, 16): Head(_number(seq), _bytes(tag, 0, 64)) for author, seq, tag in _list(raw, MAX_AUTHORS)}
+    return {read_bytes(author, 16): Head(read_number(seq), read_bytes(tag, 0, 64)) for author, seq, tag in read_list(raw, MAX_AUTHORS)}
 
 
 def _counted(raw: Any) -> dict[bytes, int]:
     if not isinstance(raw, dict) or len(raw) > MAX_AUTHORS:
         raise ValueError("not a map of authors")
-    return {_bytes(author, 16): _number(seq) for author, seq in raw.items()}
+    return {read_bytes(author, 16): read_number(seq) for author, seq in raw.items()}
 
 
 def _row(raw: Sequence[Any]) -> RowId:
     table, key, author, seq, *_ = raw
-    return RowId(_text(table, 200), _text(key, 1024), _bytes(author, 16), _number(seq))
+    return RowId(read_text(table, 200), read_text(key, 1024), read_bytes(author, 16), read_number(seq))
 
 
 def _refusal(raw: Sequence[Any]) -> Refusal:
     author, seq, reason, *_ = raw
-    return Refusal(_bytes(author, 16), _number(seq), str(reason)[:_REASON])
-
-
-def _list(raw: Any, limit: int) -> list[Any]:
-    if not isinstance(raw, list) or len(raw) > limit:
-        raise ValueError(f"not a list of at most {limit}")
-    return raw
-
-
-def _number(raw: Any) -> int:
-    if type(raw) is not int or not 0 <= raw < 1 << 63:
-        raise ValueError("a number out of range")
-    return raw
-
-
-def _bytes(raw: Any, shortest: int, longest: int = 0) -> bytes:
-    if not isinstance(raw, bytes) or not shortest <= len(raw) <= max(shortest, longest):
-        raise ValueError("bytes of another length")
-    return raw
-
-
-def _text(raw: Any, limit: int) -> str:
-    if not isinstance(raw, str) or len(raw) > limit:
-        raise ValueError(f"not a text of at most {limit} characters")
-    return raw
+    return Refusal(read_bytes(author, 16), read_number(seq), str(reason)[:_REASON])

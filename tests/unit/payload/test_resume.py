@@ -17,7 +17,7 @@ import pytest
 from p2pqueue.errors import DiskFull, PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.payload.capability import parse_capability
-from p2pqueue.payload.fetching import gathering, landing, record, transfer
+from p2pqueue.payload.fetching import gathering, landing, opening, record, transfer
 from p2pqueue.payload.fetching.fetch import Fetcher
 from p2pqueue.payload.fetching.record import Record
 from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
@@ -118,7 +118,7 @@ async def test_another_source_goes_on_where_the_first_one_was_and_nothing_is_che
         checked.append(address_of(shard))
         return checked[-1]
 
-    monkeypatch.setattr(landing, "address_of", check)
+    monkeypatch.setattr(opening, "address_of", check)
     steps: list[int] = []
     second = Peer(there, "second", lane="http")
     await Fetcher(shelf, lambda: [second]).fetch(stored.capability, on_progress=lambda done, size: steps.append(done))
