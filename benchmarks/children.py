@@ -25,10 +25,10 @@ if __package__ in (None, ""):  # run as a file
 
 from benchmarks.figure import Figure, Sample, Target, as_json, table, verdict
 from p2pqueue import wire
-from p2pqueue.workers import processes
-from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.protocol import Assignment, Outcome
-from p2pqueue.workers.warm import WarmChild
+from p2pqueue.workers.children.protocol import Assignment, Outcome
+from p2pqueue.workers.running import processes
+from p2pqueue.workers.running.pool import Pool
+from p2pqueue.workers.running.warm import WarmChild
 
 HANDLERS = """
 import os, signal, sys, time
@@ -140,7 +140,7 @@ async def _stops(pool: Pool, folder: Path, count: int, **args: object) -> Sample
 def _killed_node(application: str, folder: Path, count: int) -> Sample:
     """Milliseconds from the kill −9 of a process with a pool of two until none of its children lives."""
     program = (
-        "import asyncio, sys; from pathlib import Path; from p2pqueue.workers.pool import Pool\n"
+        "import asyncio, sys; from pathlib import Path; from p2pqueue.workers.running.pool import Pool\n"
         "async def main():\n"
         "    pool = Pool(sys.argv[1], home=Path(sys.argv[2]), size=2); await pool.start(); print(flush=True); await asyncio.sleep(60)\n"
         "asyncio.run(main())"

@@ -24,7 +24,7 @@ from p2pqueue.jobs.ledger import put_state
 from p2pqueue.jobs.opening import open_replica
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.writer import Put, Writer
-from p2pqueue.workers.scan import CANDIDATES
+from p2pqueue.workers.claiming.scan import CANDIDATES
 
 BATCH = 1000
 DAY_MS = 86_400_000

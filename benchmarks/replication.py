@@ -25,15 +25,15 @@ from benchmarks.yardstick import judged
 from p2pqueue.home import Home
 from p2pqueue.identity.keys import Identity, create
 from p2pqueue.jobs.tables import TABLES
-from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.columns import AlikeRows, WellFormed, join, numbers_of
-from p2pqueue.replica.cutting import cut
-from p2pqueue.replica.effects import Page, ReadUnsent
-from p2pqueue.replica.messages import MAX_BYTES, MAX_WRITES, RoundId, Writes
-from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.store import Store
+from p2pqueue.replica.syncing.effects import Page, ReadUnsent
+from p2pqueue.replica.syncing.messages import MAX_BYTES, MAX_WRITES, RoundId, Writes
+from p2pqueue.replica.syncing.peering import Peering
+from p2pqueue.replica.wire.codec import decode, encode
+from p2pqueue.replica.wire.columns import AlikeRows, WellFormed, join, numbers_of
+from p2pqueue.replica.wire.cutting import cut
 from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Put, Writer
 

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from p2pqueue.jobs.queue import Queue as Queue
     from p2pqueue.jobs.task import Task as Task
     from p2pqueue.payload.file import File as File
-    from p2pqueue.workers.context import JobContext as JobContext
-    from p2pqueue.workers.context import current_job as current_job
+    from p2pqueue.workers.children.context import JobContext as JobContext
+    from p2pqueue.workers.children.context import current_job as current_job
 
 __version__: str = "0.1.0"
 
@@ -71,11 +71,11 @@ _HOME_OF = dict.fromkeys(_ERRORS, "p2pqueue.errors") | {
     "Backoff": "p2pqueue.jobs.backoff",
     "File": "p2pqueue.payload.file",
     "Job": "p2pqueue.jobs.handle",
-    "JobContext": "p2pqueue.workers.context",
+    "JobContext": "p2pqueue.workers.children.context",
     "Progress": "p2pqueue.jobs.handle",
     "Queue": "p2pqueue.jobs.queue",
     "Task": "p2pqueue.jobs.task",
-    "current_job": "p2pqueue.workers.context",
+    "current_job": "p2pqueue.workers.children.context",
 }
 
 __all__ = ["__version__", *_HOME_OF]

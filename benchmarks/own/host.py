@@ -21,7 +21,7 @@ import psutil
 from benchmarks.peers.contender import ROOT
 from p2pqueue.config import Home
 from p2pqueue.errors import P2PQueueError
-from p2pqueue.replica.doorbell import DoorbellClient
+from p2pqueue.replica.door.doorbell import DoorbellClient
 
 T = TypeVar("T")
 APP = "benchmarks/own/app.py"

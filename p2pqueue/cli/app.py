@@ -76,7 +76,7 @@ class Commands(click.Group):
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"p2pqueue.cli.{COMMANDS[cmd_name][0]}")
+        module = import_module(f"p2pqueue.cli.commands.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 

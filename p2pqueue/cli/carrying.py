@@ -37,7 +37,7 @@ def line_of(transfer: Mapping[str, Any]) -> str:
 
 def follow(invocation: Invocation) -> None:
     """Shows the transfers of the running node as they go on. Raises `NodeNotRunning`."""
-    from p2pqueue.replica.doorbell import DoorbellClient
+    from p2pqueue.replica.door.doorbell import DoorbellClient
 
     drawn, last = 0, None
     for event in DoorbellClient(invocation.home.socket_path).stream("transfers"):

@@ -84,7 +84,7 @@ def writing(home: Home) -> Iterator[Replica]:
     """The replica of a home, opened for writing; rings the node's doorbell at the end."""
     from p2pqueue.identity.keys import load
     from p2pqueue.jobs.opening import open_replica
-    from p2pqueue.replica.doorbell import ring
+    from p2pqueue.replica.door.doorbell import ring
 
     check_initialised(home)
     replica = open_replica(home, load(home))

@@ -18,7 +18,7 @@ from p2pqueue.cli.opening import open_reader, words
 if TYPE_CHECKING:
     from p2pqueue.home import Home
     from p2pqueue.jobs.rows import JobRow
-    from p2pqueue.replica.doorbell import DoorbellClient
+    from p2pqueue.replica.door.doorbell import DoorbellClient
 
 LOOK_AGAIN = 0.1  # seconds between two looks at whether the database changed
 REDIAL = 1.0  # seconds between two tries to reach a node
@@ -122,7 +122,7 @@ class _Live:
 
     def _listen(self) -> None:
         from p2pqueue.errors import WorldError
-        from p2pqueue.replica.doorbell import DoorbellClient
+        from p2pqueue.replica.door.doorbell import DoorbellClient
 
         while not self._closed.is_set():
             self._client = client = DoorbellClient(self._home.socket_path)

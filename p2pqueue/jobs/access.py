@@ -185,7 +185,7 @@ class _Opened:
 
     def __init__(self, access: Access, home: Home) -> None:
         from p2pqueue.identity.keys import load
-        from p2pqueue.replica import doorbell
+        from p2pqueue.replica.door import doorbell
 
         self.home = home
         self.twin = os.fspath(home.twin_file)

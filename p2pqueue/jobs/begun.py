@@ -1,6 +1,6 @@
 """Which jobs has the worker of this device begun although their rows do not say so yet?
 
-`workers/begun.py` tells why, and keeps them. What is asked here is what others on this device must heed.
+`workers/claiming/begun.py` tells why, and keeps them. What is asked here is what others on this device must heed.
 """
 
 from __future__ import annotations

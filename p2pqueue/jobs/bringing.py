@@ -20,7 +20,7 @@ def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, s
 
     Raises `PayloadUnavailable` in words where no node runs here, or no other device has the file now.
     """
-    from p2pqueue.replica.doorbell import DoorbellClient
+    from p2pqueue.replica.door.doorbell import DoorbellClient
 
     try:
         for event in DoorbellClient(home.socket_path).stream("fetch", capability=capability):
@@ -35,7 +35,7 @@ def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, s
 
 def describe(home: Home, capability: str) -> list[tuple[str, str, int]] | None:
     """Name, manifest and size of each file that a manifest on another device names; None where nobody tells them now."""
-    from p2pqueue.replica.doorbell import DoorbellClient
+    from p2pqueue.replica.door.doorbell import DoorbellClient
 
     try:
         told = DoorbellClient(home.socket_path).request("describe", capability=capability)

@@ -17,10 +17,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from p2pqueue.errors import P2PQueueError
-from p2pqueue.replica.alike import Alike
+from p2pqueue.replica.merging.alike import Alike
 
 if TYPE_CHECKING:
-    from p2pqueue.replica.merged import Done
+    from p2pqueue.replica.merging.merged import Done
     from p2pqueue.replica.replica import Replica
     from p2pqueue.replica.writer import Writer
 

@@ -16,8 +16,8 @@ from p2pqueue.clock import tick
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.jobs import ledger
 from p2pqueue.jobs.ledger import EnqueuedJob, NewJob
-from p2pqueue.replica.making import RANDOM_SIZE, id_of
-from p2pqueue.replica.merged import Put
+from p2pqueue.replica.merging.making import RANDOM_SIZE, id_of
+from p2pqueue.replica.merging.merged import Put
 
 if TYPE_CHECKING:
     from p2pqueue.replica.writer import Writer

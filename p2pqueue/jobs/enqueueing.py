@@ -17,7 +17,7 @@ from p2pqueue.jobs.handle import Job
 from p2pqueue.jobs.ledger import EnqueuedJob, NewFile, NewJob
 from p2pqueue.jobs.options import EnqueueOptions, TaskOptions, check_text
 from p2pqueue.jobs.waiting import EXEC_TASK
-from p2pqueue.replica.alike import Alike
+from p2pqueue.replica.merging.alike import Alike
 
 if TYPE_CHECKING:
     from p2pqueue.jobs.access import Access

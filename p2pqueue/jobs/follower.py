@@ -22,7 +22,7 @@ from p2pqueue.errors import P2PQueueError
 from p2pqueue.home import Home
 from p2pqueue.jobs.job import TERMINAL
 from p2pqueue.jobs.opening import open_reader
-from p2pqueue.replica.doorbell import DoorbellClient
+from p2pqueue.replica.door.doorbell import DoorbellClient
 
 POLL_FIRST: Final = 0.05  # seconds between two looks while jobs change
 POLL_LONGEST: Final = 0.25  # seconds, when nothing has changed for a while

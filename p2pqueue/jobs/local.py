@@ -27,10 +27,10 @@ LOCAL_TABLES = (
     # What this device put on an origin, by the file that it belongs to; see `peers/retiring.py`.
     """CREATE TABLE IF NOT EXISTS uploaded (
         origin TEXT NOT NULL, root BLOB NOT NULL, address BLOB NOT NULL, PRIMARY KEY (origin, root, address)) WITHOUT ROWID""",
-    # Claims that the rows of their jobs do not tell yet; see `workers/begun.py`.
+    # Claims that the rows of their jobs do not tell yet; see `workers/claiming/begun.py`.
     "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), claims BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS worker (one INTEGER PRIMARY KEY CHECK (one = 1), ability TEXT NOT NULL)",
-    # What the workers of other devices can do, and which jobs are left to one of them; see `workers/around.py`.
+    # What the workers of other devices can do, and which jobs are left to one of them; see `workers/claiming/around.py`.
     "CREATE TABLE IF NOT EXISTS around (one INTEGER PRIMARY KEY CHECK (one = 1), others TEXT NOT NULL, left_to TEXT NOT NULL)",
 )
 

@@ -76,12 +76,12 @@ def open_reader(home: Home) -> sqlite3.Connection:
                 raise
             return _connect(path, "mode=ro&immutable=1")
     except sqlite3.DatabaseError as error:
-        from p2pqueue.replica.connection import words
+        from p2pqueue.replica.file.connection import words
 
         told = words(error, str(path)) or DamagedHome(f"The database {path} can't be read ({error}); run `p2pqueue doctor`")
         raise told from error
     except UnicodeDecodeError as error:
-        from p2pqueue.replica.connection import garbled
+        from p2pqueue.replica.file.connection import garbled
 
         raise garbled(str(path)) from error
 

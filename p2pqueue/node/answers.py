@@ -12,7 +12,7 @@ from p2pqueue.errors import ArgumentError, P2PQueueError
 from p2pqueue.jobs import rows
 from p2pqueue.node import limiting
 from p2pqueue.payload.manifest import FolderManifest
-from p2pqueue.replica.doorbell_server import Request, Stream
+from p2pqueue.replica.door.server import Request, Stream
 
 if TYPE_CHECKING:
     from p2pqueue.node.node import Node

@@ -30,21 +30,22 @@ from p2pqueue.payload.shelf import Shelf
 from p2pqueue.peers.network import Network
 from p2pqueue.peers.parts import Parts
 from p2pqueue.peers.shards.wanting import Wanting
-from p2pqueue.replica.doorbell_server import DoorbellServer
+from p2pqueue.replica.door.server import DoorbellServer
 from p2pqueue.replica.store import Store
-from p2pqueue.workers import tidying, workdir
-from p2pqueue.workers.around import Around
-from p2pqueue.workers.inline import InlineRunner, load_functions
+from p2pqueue.workers import tidying
+from p2pqueue.workers.claiming.around import Around
+from p2pqueue.workers.claiming.presence import Roster
+from p2pqueue.workers.claiming.takeover import Takeover
 from p2pqueue.workers.inputs import Inputs
-from p2pqueue.workers.live import Live
-from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.presence import Roster
 from p2pqueue.workers.recovery import fail_unknown, recover
 from p2pqueue.workers.requests import Requests
-from p2pqueue.workers.runners import ChildRunner
+from p2pqueue.workers.running import workdir
+from p2pqueue.workers.running.inline import InlineRunner, load_functions
+from p2pqueue.workers.running.live import Live
+from p2pqueue.workers.running.pool import Pool
+from p2pqueue.workers.running.runners import ChildRunner
 from p2pqueue.workers.sealer import Sealer
 from p2pqueue.workers.settle import look_anew
-from p2pqueue.workers.takeover import Takeover
 from p2pqueue.workers.worker import Worker
 
 if TYPE_CHECKING:

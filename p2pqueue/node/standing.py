@@ -12,7 +12,7 @@ from p2pqueue.identity.keys import label_of, relabel
 from p2pqueue.jobs import alone, local
 from p2pqueue.jobs.waiting import EXEC_TASK, Ability
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers.around import EVERY_JOB
+from p2pqueue.workers.claiming.around import EVERY_JOB
 
 if TYPE_CHECKING:
     from p2pqueue.node.node import Node

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from p2pqueue.errors import MalformedMessage, P2PQueueError
 from p2pqueue.peers.disk import Disk
 from p2pqueue.peers.linked import LinkedPeer
-from p2pqueue.replica.effects import Answer, Effect, Report, Request, Send
-from p2pqueue.replica.messages import Heads, Message, RowId
-from p2pqueue.replica.peering import Peering
-from p2pqueue.replica.sync import Progress, Session
+from p2pqueue.replica.syncing.effects import Answer, Effect, Report, Request, Send
+from p2pqueue.replica.syncing.messages import Heads, Message, RowId
+from p2pqueue.replica.syncing.peering import Peering
+from p2pqueue.replica.syncing.sync import Progress, Session
 
 AGAIN_AFTER = 1.0  # seconds from a failure to the next session: a full disk is not full for ever
 AGAIN_AT_MOST = 30.0  # seconds, where one failure follows the other

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 from p2pqueue.errors import WorldError
 from p2pqueue.peers.signatures import Signatures
-from p2pqueue.replica.codec import decode, encode, is_large
-from p2pqueue.replica.effects import Answer, DropEnded, Merge, MoveHeads, Observe, Recheck, Request
-from p2pqueue.replica.messages import Message, Refusal
-from p2pqueue.replica.peering import VERIFY_BATCH, Peering, Place
-from p2pqueue.replica.signing import Keyring
+from p2pqueue.replica.signatures.signing import Keyring
 from p2pqueue.replica.store import Store
+from p2pqueue.replica.syncing.effects import Answer, DropEnded, Merge, MoveHeads, Observe, Recheck, Request
+from p2pqueue.replica.syncing.messages import Message, Refusal
+from p2pqueue.replica.syncing.peering import VERIFY_BATCH, Peering, Place
+from p2pqueue.replica.wire.codec import decode, encode, is_large
 
 T = TypeVar("T")
 THREADS = 3  # that read for all peers together: a large page or message of one doesn't keep the others waiting

@@ -14,9 +14,9 @@ from p2pqueue.identity.members import Members
 from p2pqueue.identity.roles import allows
 from p2pqueue.peers.linked import LinkedPeer
 from p2pqueue.peers.signals import Signal
-from p2pqueue.workers.foretold import Told, read_told
-from p2pqueue.workers.live import Live
-from p2pqueue.workers.presence import Roster, read_presence
+from p2pqueue.workers.claiming.foretold import Told, read_told
+from p2pqueue.workers.claiming.presence import Roster, read_presence
+from p2pqueue.workers.running.live import Live
 
 PROGRESS_EVERY: Final = 0.1  # seconds between two signals of one job's progress: as often as anybody can see
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from p2pqueue.payload.fetching.transfers import Transfer
     from p2pqueue.payload.manifest import FileManifest, FolderManifest, TreeManifest
     from p2pqueue.peers.links import Links
-    from p2pqueue.workers.foretold import Told
+    from p2pqueue.workers.claiming.foretold import Told
 
 AGAIN_AFTER: Final = 30.0  # seconds until networking is tried again that could not begin
 SAVE_EVERY: Final = 60.0  # seconds between two looks whether addresses are to be kept

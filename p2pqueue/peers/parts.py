@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from p2pqueue.payload.shelf import Shelf
     from p2pqueue.replica.store import Store
     from p2pqueue.settings import Settings
-    from p2pqueue.workers.live import Live
-    from p2pqueue.workers.presence import Roster
+    from p2pqueue.workers.claiming.presence import Roster
+    from p2pqueue.workers.running.live import Live
 
 
 @dataclass(frozen=True)

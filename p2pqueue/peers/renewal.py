@@ -14,7 +14,7 @@ from p2pqueue.identity import keys
 from p2pqueue.identity.keys import Identity, JoinedSpace
 from p2pqueue.jobs.opening import open_replica
 from p2pqueue.nodelock import NodeLock
-from p2pqueue.replica.forks import RENEWED
+from p2pqueue.replica.merging.forks import RENEWED
 
 
 def renew(home: Home, space: JoinedSpace | None = None) -> Identity:

@@ -15,10 +15,10 @@ from typing import Any
 from p2pqueue.peers.conversation import Conversation
 from p2pqueue.peers.disk import Disk
 from p2pqueue.peers.linked import LinkedPeer
-from p2pqueue.replica.effects import Answer, DropEnded, Merge, MoveHeads, Observe, Observed, Recheck, Report, Request, Taken
-from p2pqueue.replica.messages import RowId
-from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.store import Store
+from p2pqueue.replica.syncing.effects import Answer, DropEnded, Merge, MoveHeads, Observe, Observed, Recheck, Report, Request, Taken
+from p2pqueue.replica.syncing.messages import RowId
+from p2pqueue.replica.syncing.peering import Peering
 
 _log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from p2pqueue.replica.hashtree import Trees
 from p2pqueue.replica.replica import Replica
-from p2pqueue.replica.signing import Keyring
+from p2pqueue.replica.signatures.hashtree import Trees
+from p2pqueue.replica.signatures.signing import Keyring
 
 
 class Signatures:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from p2pqueue.replica.alike import run_together
-from p2pqueue.replica.merged import Done
+from p2pqueue.replica.merging.alike import run_together
+from p2pqueue.replica.merging.merged import Done
 from p2pqueue.replica.subscription import Rows
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from p2pqueue.replica.inserting import Row
+from p2pqueue.replica.merging.inserting import Row
 from p2pqueue.replica.statements import Shape
 
 _ADD = "INSERT INTO totals (tbl, status, n) VALUES (?, ?, ?) ON CONFLICT (tbl, status) DO UPDATE SET n = n + excluded.n"

@@ -10,8 +10,8 @@ from typing import Any
 
 from p2pqueue import wire
 from p2pqueue.errors import DamagedHome
-from p2pqueue.replica.aside import held_aside
-from p2pqueue.replica.bodies import write_from_body
+from p2pqueue.replica.merging.aside import held_aside
+from p2pqueue.replica.signatures.bodies import write_from_body
 from p2pqueue.replica.spans import Span, Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import Shape

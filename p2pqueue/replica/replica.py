@@ -14,19 +14,21 @@ from pathlib import Path
 
 from p2pqueue.clock import Wall
 from p2pqueue.errors import DamagedHome
-from p2pqueue.replica import deferring, forks, migrations, reading, retention, schema
-from p2pqueue.replica.columns import numbers_of
-from p2pqueue.replica.connection import MEMORY, in_words, open_writer
-from p2pqueue.replica.database import Database
-from p2pqueue.replica.lock import WriteLock
-from p2pqueue.replica.merge import merge as merge_into
-from p2pqueue.replica.merged import Done, Merged, Put, Refused, RowRef, Signer
+from p2pqueue.replica import deferring, reading, retention, schema
+from p2pqueue.replica.file import migrations
+from p2pqueue.replica.file.connection import MEMORY, in_words, open_writer
+from p2pqueue.replica.file.database import Database
+from p2pqueue.replica.file.lock import WriteLock
+from p2pqueue.replica.merging import forks
+from p2pqueue.replica.merging.merge import merge as merge_into
+from p2pqueue.replica.merging.merged import Done, Merged, Put, Refused, RowRef, Signer
+from p2pqueue.replica.merging.upgrade import apply_known
+from p2pqueue.replica.signatures.verification import is_verified, pending, verify_page, verify_pending
 from p2pqueue.replica.spans import Span, Spans
 from p2pqueue.replica.statements import shapes_of
 from p2pqueue.replica.system import SYSTEM_TABLES
 from p2pqueue.replica.tables import Table
-from p2pqueue.replica.upgrade import apply_known
-from p2pqueue.replica.verification import is_verified, pending, verify_page, verify_pending
+from p2pqueue.replica.wire.columns import numbers_of
 from p2pqueue.replica.write import Head, Write
 from p2pqueue.replica.writer import SELECT_OWN, Writer
 

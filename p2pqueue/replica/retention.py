@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from p2pqueue.clock import COUNTER_BITS
-from p2pqueue.replica.merged import RowRef
+from p2pqueue.replica.merging.merged import RowRef
 from p2pqueue.replica.statements import Shape, live_sql, quote
 from p2pqueue.replica.system import SYSTEM_NAMES
 

@@ -10,11 +10,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.replica.derivation import NEWEST, Derivation
-from p2pqueue.replica.inserting import Inserting
+from p2pqueue.replica.merging.inserting import Inserting
 from p2pqueue.replica.tables import Register, Table
 
 if TYPE_CHECKING:
-    from p2pqueue.replica.making import Make
+    from p2pqueue.replica.merging.making import Make
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PART = {"generation": (0, "INTEGER"), "claim": (2, "INTEGER"), "hlc": (3, "INTEGER"), "author": (4, "BLOB")}

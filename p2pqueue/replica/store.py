@@ -18,10 +18,10 @@ from typing import Any, TypeVar, cast
 
 from p2pqueue.errors import WorldError
 from p2pqueue.replica.commits import Change, Committed, Companion, Then, commit
-from p2pqueue.replica.connection import WAL_LIMIT, in_words, open_reader
-from p2pqueue.replica.durability import Durability
-from p2pqueue.replica.hop import HoppingConnection
-from p2pqueue.replica.merged import Done, Merged, Refused
+from p2pqueue.replica.file.connection import WAL_LIMIT, in_words, open_reader
+from p2pqueue.replica.file.durability import Durability
+from p2pqueue.replica.file.hop import HoppingConnection
+from p2pqueue.replica.merging.merged import Done, Merged, Refused
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.retention import prune_all
 from p2pqueue.replica.subscription import Rows, Subscription, Subscriptions

@@ -13,13 +13,13 @@ from typing import Any
 
 from p2pqueue.clock import COUNTER_BITS, tick
 from p2pqueue.errors import ArgumentError
-from p2pqueue.replica.batch import Batch, Known
-from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.counting import BLOCK, add_all, counting, fold, pack_moved
-from p2pqueue.replica.making import RANDOM_SIZE, id_of, maker
-from p2pqueue.replica.merged import Done, Put, Signer
-from p2pqueue.replica.pending import Pending
-from p2pqueue.replica.signing import Keyring
+from p2pqueue.replica.merging.batch import Batch, Known
+from p2pqueue.replica.merging.making import RANDOM_SIZE, id_of, maker
+from p2pqueue.replica.merging.merged import Done, Put, Signer
+from p2pqueue.replica.merging.pending import Pending
+from p2pqueue.replica.signatures.bodies import body_of
+from p2pqueue.replica.signatures.signing import Keyring
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.statements import Shape, insert_changes
 from p2pqueue.replica.values import in_order
@@ -314,7 +314,7 @@ class Writer:
         known = batch.known.get(key, {}).get(register)
         if known is None or known.verified:
             return False
-        from p2pqueue.replica.verification import verify_one
+        from p2pqueue.replica.signatures.verification import verify_one
 
         if verify_one(self, batch.shape.name, key, register) is None:
             batch.known[key][register] = known._replace(verified=1)

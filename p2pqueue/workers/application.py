@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
 from p2pqueue.errors import ConfigError
-from p2pqueue.workers.protocol import TaskDescription
+from p2pqueue.workers.children.protocol import TaskDescription
 
 _WANTED = "name a Python file with a queue (tasks.py), a module with one (tasks:queue), or a TOML file of command tasks (media.toml)"
 

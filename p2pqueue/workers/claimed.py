@@ -10,7 +10,7 @@ from p2pqueue import wire
 from p2pqueue.jobs.begun import Begun
 from p2pqueue.jobs.job import WORKER_LOST, Holder
 from p2pqueue.jobs.waiting import Ability
-from p2pqueue.workers.contest import Survey
+from p2pqueue.workers.claiming.contest import Survey
 
 CRASHED: Final = wire.pack({"crash": True})  # metadata of a run whose child died; two in a row fail the job
 DEFAULT_ATTEMPTS: Final = 3  # where neither the job nor a known task says otherwise

@@ -26,7 +26,7 @@ from typing import Any, Final
 from p2pqueue.errors import ConfigError
 from p2pqueue.jobs.backoff import Backoff
 from p2pqueue.settings import parse_duration, parse_size
-from p2pqueue.workers.command import Command
+from p2pqueue.workers.children.command import Command
 
 _KEYS: Final = (
     "command", "shell", "inputs", "output", "outputs", "args", "progress", "doc", "queue", "title", "priority",

@@ -11,8 +11,18 @@ from typing import Any
 from p2pqueue.errors import ConfigError
 from p2pqueue.jobs.backoff import Backoff, is_retried
 from p2pqueue.jobs.waiting import texts_in
+from p2pqueue.workers.children.protocol import (
+    Continued,
+    Crashed,
+    Failed,
+    Outcome,
+    RetryLater,
+    Stopped,
+    Succeeded,
+    TaskDescription,
+    TimedOut,
+)
 from p2pqueue.workers.claimed import ClaimedJob, Ending, How
-from p2pqueue.workers.protocol import Continued, Crashed, Failed, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut
 
 _STOPPED: dict[str, How] = {"cancelled": "cancelled", "held": "released", "shutdown": "released", "lost": "lost"}
 _WORDS = {"cancelled": None, "held": None, "shutdown": None, "lost": "lost to a newer claim"}

@@ -12,9 +12,9 @@ from p2pqueue.jobs.arguments import decode, is_marker
 from p2pqueue.jobs.ledger import NewFile, files_of
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.replica.store import Store
+from p2pqueue.workers.children.protocol import Failed, FileGrant, OutputFile
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.originals import unchanged
-from p2pqueue.workers.protocol import Failed, FileGrant, OutputFile
 from p2pqueue.workers.sealer import clear_problem, has_problem, note_problem
 from p2pqueue.workers.settle import RESUMED
 

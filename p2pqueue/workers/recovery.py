@@ -12,8 +12,8 @@ from p2pqueue.jobs.job import Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.jobs.waiting import EXEC_TASK
 from p2pqueue.replica.writer import Put, Writer
-from p2pqueue.workers.begun import write_begun
 from p2pqueue.workers.claimed import DEFAULT_ATTEMPTS
+from p2pqueue.workers.claiming.begun import write_begun
 from p2pqueue.workers.settle import look_anew
 from p2pqueue.workers.states import states_of
 

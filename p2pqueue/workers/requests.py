@@ -13,8 +13,8 @@ from p2pqueue.identity.keys import Identity
 from p2pqueue.jobs.ledger import NewFile, NewJob, enqueue
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.replica.store import Store
+from p2pqueue.workers.children.protocol import TaskDescription
 from p2pqueue.workers.claimed import ClaimedJob
-from p2pqueue.workers.protocol import TaskDescription
 from p2pqueue.workers.sealer import bundle
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from p2pqueue.errors import MisuseError
 from p2pqueue.jobs.begun import Begun
-from p2pqueue.workers.begun import begun
+from p2pqueue.workers.children.protocol import Why
 from p2pqueue.workers.claimed import ClaimedJob
-from p2pqueue.workers.protocol import Why
+from p2pqueue.workers.claiming.begun import begun
 from p2pqueue.workers.settle import RESUMED
 
 if TYPE_CHECKING:

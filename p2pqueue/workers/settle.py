@@ -15,11 +15,11 @@ from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.begun import as_begun
 from p2pqueue.jobs.job import Holder, JobState, Refused, Transition
 from p2pqueue.jobs.ledger import put_state
-from p2pqueue.replica.first_writes import OWN, Group, Named, make_alike, put_first
+from p2pqueue.replica.merging.first_writes import OWN, Group, Named, make_alike, put_first
 from p2pqueue.replica.writer import Put, Writer
-from p2pqueue.workers import begun
 from p2pqueue.workers.claimed import CRASHED, ClaimedJob, Ending, How, Taker
-from p2pqueue.workers.scan import NOT_HERE, claim
+from p2pqueue.workers.claiming import begun
+from p2pqueue.workers.claiming.scan import NOT_HERE, claim
 from p2pqueue.workers.states import states_of
 
 RESULT_ID = JobState._fields.index("result_id")

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from p2pqueue.errors import P2PQueueError
-from p2pqueue.replica.merged import Done
+from p2pqueue.replica.merging.merged import Done
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker

@@ -14,7 +14,7 @@ from functools import partial
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers.begun import RECORD_AFTER, write_begun
+from p2pqueue.workers.claiming.begun import RECORD_AFTER, write_begun
 from p2pqueue.workers.run import Run
 from p2pqueue.workers.settle import beat
 

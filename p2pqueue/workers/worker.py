@@ -20,23 +20,23 @@ from p2pqueue import __version__
 from p2pqueue.errors import ConfigError, P2PQueueError, WorldError
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.waiting import Ability
-from p2pqueue.replica.merged import Done
+from p2pqueue.replica.merging.merged import Done
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.subscription import Rows
 from p2pqueue.replica.writer import Writer
+from p2pqueue.workers.children.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker, is_suspect
-from p2pqueue.workers.company import Company
+from p2pqueue.workers.claiming.company import Company
+from p2pqueue.workers.claiming.foretold import Told
+from p2pqueue.workers.claiming.patience import Patience
+from p2pqueue.workers.claiming.presence import SCORE_PER_CORE, Presence, Roster
+from p2pqueue.workers.claiming.rivalry import Found, course
 from p2pqueue.workers.endings import ending_of
-from p2pqueue.workers.foretold import Told
 from p2pqueue.workers.inputs import Unreachable
-from p2pqueue.workers.live import Live
-from p2pqueue.workers.patience import Patience
-from p2pqueue.workers.presence import SCORE_PER_CORE, Presence, Roster
-from p2pqueue.workers.protocol import Continued, Failed, Outcome, Stopped, Succeeded, TaskDescription, Why
-from p2pqueue.workers.relay import Relay
-from p2pqueue.workers.report import Runner
-from p2pqueue.workers.rivalry import Found, course
 from p2pqueue.workers.run import Reporter, Run, event_of
+from p2pqueue.workers.running.live import Live
+from p2pqueue.workers.running.relay import Relay
+from p2pqueue.workers.running.report import Runner
 from p2pqueue.workers.settle import checkpoint
 from p2pqueue.workers.telling import tell_end, tell_start
 from p2pqueue.workers.turns import Turn, Turns

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pqueue.home import Home
-from p2pqueue.replica.doorbell import DoorbellClient
+from p2pqueue.replica.door.doorbell import DoorbellClient
 from tests.net.device import Device, until
 from tests.net.lan import Lan
 

@@ -14,7 +14,7 @@ import pytest
 
 from p2pqueue import Queue
 from p2pqueue.home import Home
-from p2pqueue.replica.doorbell import DoorbellClient
+from p2pqueue.replica.door.doorbell import DoorbellClient
 from tests.net.conftest import Space
 from tests.net.device import Device, pace, until
 from tests.net.meeting import ended, equal, linked, networking, peers

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from p2pqueue.home import Home
-from p2pqueue.replica.doorbell import DoorbellClient
+from p2pqueue.replica.door.doorbell import DoorbellClient
 from tests.net.conftest import Space
 from tests.net.device import Device, pace, until
 from tests.net.meeting import ended, equal, linked, peers

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from p2pqueue.home import Home
-from p2pqueue.replica.doorbell import DoorbellClient
+from p2pqueue.replica.door.doorbell import DoorbellClient
 from tests.net.conftest import Space
 from tests.net.device import APP, PROGRAM, Device, pace, until
 from tests.net.meeting import MB, linked, networking, random_file

@@ -16,13 +16,13 @@ from p2pqueue.payload.origins.objects import Listed
 from p2pqueue.peers.mail.format import MailKeys
 from p2pqueue.peers.mail.inbox import Inbox
 from p2pqueue.peers.mail.outbox import Outbox
-from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.comparing import digests
-from p2pqueue.replica.effects import Answer, Report, Request, Send
-from p2pqueue.replica.messages import Message
-from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.replica import Replica
-from p2pqueue.replica.sync import Session
+from p2pqueue.replica.syncing.comparing import digests
+from p2pqueue.replica.syncing.effects import Answer, Report, Request, Send
+from p2pqueue.replica.syncing.messages import Message
+from p2pqueue.replica.syncing.peering import Peering
+from p2pqueue.replica.syncing.sync import Session
+from p2pqueue.replica.wire.codec import decode, encode
 from tests.simulation.device import EPOCH_MS, Key
 
 SPACE_KEY = b"k" * 32

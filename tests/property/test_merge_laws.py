@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p2pqueue.jobs.tables import TABLES
-from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.signatures.bodies import body_of
 from p2pqueue.replica.stamp import RETRY_BITS, Stamp
 from p2pqueue.replica.system import SYSTEM_TABLES
 from p2pqueue.replica.tables import Register, Table

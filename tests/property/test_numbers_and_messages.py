@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from p2pqueue.clock import LATEST_STAMP
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.replica.bodies import body_of
-from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.messages import (
+from p2pqueue.replica.signatures.bodies import body_of
+from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
+from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.messages import (
     BUCKETS,
     HASH_BYTES,
     Ack,
@@ -34,8 +35,7 @@ from p2pqueue.replica.messages import (
     Rows,
     Writes,
 )
-from p2pqueue.replica.spans import Spans, from_run_lengths, run_lengths
-from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.wire.codec import decode, encode
 from p2pqueue.replica.write import Head, Write
 from tests.simulation.frames import Frames
 

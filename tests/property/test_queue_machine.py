@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from p2pqueue.errors import NoSuchJob, WrongState
 from p2pqueue.jobs import ledger
 from p2pqueue.jobs.ledger import unique_id
-from p2pqueue.workers import begun
 from p2pqueue.workers.claimed import ClaimedJob, How
+from p2pqueue.workers.claiming import begun
 from tests.conftest import FUZZ
 from tests.unit.jobs.desk import SPACE, Desk, new_job
 

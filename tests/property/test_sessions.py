@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p2pqueue.jobs.tables import TABLES
-from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.effects import Effect, Report, Send
-from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.replica import Replica
-from p2pqueue.replica.sync import Session
+from p2pqueue.replica.syncing.effects import Effect, Report, Send
+from p2pqueue.replica.syncing.peering import Peering
+from p2pqueue.replica.syncing.sync import Session
+from p2pqueue.replica.wire.codec import decode, encode
 from tests.simulation.device import EPOCH_MS, Key
 
 STEPS = st.lists(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from p2pqueue.replica.comparing import going_on
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.comparing import going_on
 from tests.simulation.device import Device
 
 _CHANGES = "SELECT tbl, key, register, generation, rank, claim, hlc, author, seq FROM changes"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.effects import DropEnded, Effect, Merge, MoveHeads, Observe, Recheck, Report, Request, Send
-from p2pqueue.replica.messages import RowId
-from p2pqueue.replica.peering import Peering
-from p2pqueue.replica.sync import Session
+from p2pqueue.replica.syncing.effects import DropEnded, Effect, Merge, MoveHeads, Observe, Recheck, Report, Request, Send
+from p2pqueue.replica.syncing.messages import RowId
+from p2pqueue.replica.syncing.peering import Peering
+from p2pqueue.replica.syncing.sync import Session
+from p2pqueue.replica.wire.codec import decode, encode
 from tests.simulation.device import Device
 from tests.simulation.frames import Frames
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from p2pqueue.replica.messages import Message
 from p2pqueue.replica.replica import Replica, Writer
+from p2pqueue.replica.syncing.messages import Message
 from tests.simulation.device import Device
 from tests.simulation.invariants import check_equal, heads_of
 from tests.simulation.network import Link, Weather

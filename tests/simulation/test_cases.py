@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from p2pqueue.jobs.tables import JOBS, RUNS
-from p2pqueue.replica.messages import MAX_BYTES, MAX_WRITES, Message, Writes
-from p2pqueue.replica.offering import WINDOW
 from p2pqueue.replica.retention import prune
+from p2pqueue.replica.syncing.messages import MAX_BYTES, MAX_WRITES, Message, Writes
+from p2pqueue.replica.syncing.offering import WINDOW
 from p2pqueue.replica.tables import Column, Register
 from tests.simulation.device import EPOCH_MS, Device
 from tests.simulation.stage import Stage, end, enqueue, tune

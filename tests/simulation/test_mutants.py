@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.replica import peering, taking
-from p2pqueue.replica.batch import Batch
-from p2pqueue.replica.mending import Mending
-from p2pqueue.replica.offering import Offering
+from p2pqueue.replica.merging.batch import Batch
 from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.syncing import peering, taking
+from p2pqueue.replica.syncing.mending import Mending
+from p2pqueue.replica.syncing.offering import Offering
 from tests.simulation.runner import run_seed
 
 pytestmark = pytest.mark.timeout(300)  # a mutant may run many seeds before one of them bites

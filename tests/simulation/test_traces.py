@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 
 from p2pqueue.clock import tick
-from p2pqueue.replica import forks, offering, peering, taking
-from p2pqueue.replica.batch import Batch
-from p2pqueue.replica.bodies import body_of
-from p2pqueue.replica.effects import Effect, Page
-from p2pqueue.replica.mending import Mending
-from p2pqueue.replica.messages import Done, Heads, Writes
+from p2pqueue.replica.merging import forks
+from p2pqueue.replica.merging.batch import Batch
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.retention import prune
-from p2pqueue.replica.signing import Keyring
+from p2pqueue.replica.signatures.bodies import body_of
+from p2pqueue.replica.signatures.signing import Keyring
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
-from p2pqueue.replica.sync import Session
+from p2pqueue.replica.syncing import offering, peering, taking
+from p2pqueue.replica.syncing.effects import Effect, Page
+from p2pqueue.replica.syncing.mending import Mending
+from p2pqueue.replica.syncing.messages import Done, Heads, Writes
+from p2pqueue.replica.syncing.sync import Session
 from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Writer
 from tests.simulation.invariants import Violation

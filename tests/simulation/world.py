@@ -9,10 +9,10 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from p2pqueue.jobs.tables import TABLES
-from p2pqueue.replica.effects import Answer, DropEnded, Report, Request
-from p2pqueue.replica.messages import Message
 from p2pqueue.replica.retention import prune
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.effects import Answer, DropEnded, Report, Request
+from p2pqueue.replica.syncing.messages import Message
 from p2pqueue.replica.system import SYSTEM_TABLES
 from tests.simulation.device import Device
 from tests.simulation.invariants import (

@@ -27,8 +27,8 @@ from p2pqueue.errors import BadSignature, MalformedMessage
 from p2pqueue.identity.certificate import verify
 from p2pqueue.identity.members import Member
 from p2pqueue.identity.members import Refusal as NotAdmitted
-from p2pqueue.replica.fields import read_bytes, read_list, read_number, read_text
-from p2pqueue.replica.messages import MAX_AUTHORS, MAX_ROWS, Refusal, RowId
+from p2pqueue.replica.syncing.messages import MAX_AUTHORS, MAX_ROWS, Refusal, RowId
+from p2pqueue.replica.wire.fields import read_bytes, read_list, read_number, read_text
 from p2pqueue.replica.write import Head
 
 VERSION: Final = 1

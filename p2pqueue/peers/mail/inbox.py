@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from blake3 import blake3
 
@@ -18,10 +18,21 @@ from p2pqueue.identity.members import Member
 from p2pqueue.identity.roles import relays
 from p2pqueue.payload.origins.objects import Listed
 from p2pqueue.peers.mail.format import INDEX_LIMIT, PART_LIMIT, Admit, Batch, Counted, Index, MailKeys, Part, unpack_index, unpack_part
+from p2pqueue.peers.mail.place import Hand, MailPlace
 from p2pqueue.peers.mail.plan import countable, dominates, is_behind
-from p2pqueue.replica.effects import Answer, DropEnded, Merge, MoveHeads, Observe, Observed, ReadState, Recheck, Request, State, Taken
-from p2pqueue.replica.messages import Message, Refusal, RowId, Writes
-from p2pqueue.replica.peering import Peering
+from p2pqueue.replica.syncing.effects import (
+    DropEnded,
+    Merge,
+    MoveHeads,
+    Observe,
+    Observed,
+    ReadState,
+    Recheck,
+    State,
+    Taken,
+)
+from p2pqueue.replica.syncing.messages import Refusal, RowId, Writes
+from p2pqueue.replica.syncing.peering import Peering
 from p2pqueue.replica.write import Head
 
 INDEX: Final = "i-"  # begins the names of indexes; the number follows in hexadecimal digits
@@ -32,23 +43,6 @@ RETRY_LAST: Final = 600.0  # seconds
 MISSING_LOOKS: Final = 3  # lists in which a part is missing before it counts as gone: a list may be late
 MOST_OUTBOXES: Final = 1_000
 _NAME = re.compile(r"p-[0-9a-f]{32}")
-
-
-class MailPlace(Protocol):
-    """What is needed of an origin. Everything raises `SourceFailed`."""
-
-    async def list_mail(self, space: str) -> list[Listed]: ...  # noqa: D102
-    async def get_mail(self, name: str, *, limit: int) -> bytes | None: ...  # noqa: D102
-    async def put_mail(self, name: str, body: bytes) -> None: ...  # noqa: D102
-    async def delete_mail(self, name: str) -> None: ...  # noqa: D102
-
-
-class Hand(Protocol):
-    """How the replica is reached: `peers.disk.Disk`."""
-
-    async def answer(self, peering: Peering, request: Request) -> Answer: ...  # noqa: D102
-    async def read(self, data: bytes) -> Message | None: ...  # noqa: D102
-    async def pack(self, message: Message, *, deflate: bool) -> bytes: ...  # noqa: D102
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,14 @@ from p2pqueue.identity.roles import allows, relays
 from p2pqueue.payload.fetching.source import SourceFailed
 from p2pqueue.peers.disk import Disk
 from p2pqueue.peers.mail.format import MailKeys
-from p2pqueue.peers.mail.inbox import Inbox, MailPlace
+from p2pqueue.peers.mail.inbox import Inbox
 from p2pqueue.peers.mail.outbox import Outbox
+from p2pqueue.peers.mail.place import MailPlace
 from p2pqueue.peers.mail.tidying import abandoned
-from p2pqueue.replica.messages import RowId
-from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.replica import wall_clock
 from p2pqueue.replica.store import Store
+from p2pqueue.replica.syncing.messages import RowId
+from p2pqueue.replica.syncing.peering import Peering
 
 LOOK_FIRST: Final = 2.0  # seconds between two looks after something came; grows while nothing does
 LOOK_LAST: Final = 30.0  # seconds

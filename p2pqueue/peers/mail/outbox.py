@@ -28,7 +28,8 @@ from p2pqueue.peers.mail.format import (
     pack_index,
     pack_part,
 )
-from p2pqueue.peers.mail.inbox import INDEX, MISSING_LOOKS, PART, Hand, MailPlace, Seen
+from p2pqueue.peers.mail.inbox import INDEX, MISSING_LOOKS, PART, Seen
+from p2pqueue.peers.mail.place import Hand, MailPlace
 from p2pqueue.peers.mail.plan import (
     highest,
     is_behind,
@@ -39,11 +40,11 @@ from p2pqueue.peers.mail.plan import (
     reason_to_begin_anew,
     without_acknowledged,
 )
-from p2pqueue.replica.columns import numbers_of
-from p2pqueue.replica.effects import Page, ReadEnded, ReadRows, ReadState, ReadUnsent, RowPage, State
-from p2pqueue.replica.messages import MAX_BYTES, MAX_ROWS, MAX_WRITES, Refusal, RoundId, RowId, Writes
-from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.syncing.effects import Page, ReadEnded, ReadRows, ReadState, ReadUnsent, RowPage, State
+from p2pqueue.replica.syncing.messages import MAX_BYTES, MAX_ROWS, MAX_WRITES, Refusal, RoundId, RowId, Writes
+from p2pqueue.replica.syncing.peering import Peering
+from p2pqueue.replica.wire.columns import numbers_of
 from p2pqueue.replica.write import Head
 
 PAGE: Final = 4  # messages that are read at once

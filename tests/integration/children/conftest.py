@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from p2pqueue.workers.pool import Pool
+from p2pqueue.workers.running.pool import Pool
 from tests.integration.children.stage import HANDLERS, Stage
 
 

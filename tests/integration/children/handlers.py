@@ -377,7 +377,7 @@ def change_folder() -> str:
 @queue.task
 def flood(seconds: float = 1.0) -> int:
     """Sends progress as fast as it can, past the handler's own throttle."""
-    from p2pqueue.workers.protocol import Progress
+    from p2pqueue.workers.children.protocol import Progress
 
     link = current_job()._channel._link  # type: ignore[attr-defined]
     until, sent = time.monotonic() + seconds, 0

@@ -11,9 +11,9 @@ from typing import Any
 
 from p2pqueue import wire
 from p2pqueue.errors import NotAllowed
-from p2pqueue.workers import processes
-from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.protocol import Assignment, Outcome, Succeeded
+from p2pqueue.workers.children.protocol import Assignment, Outcome, Succeeded
+from p2pqueue.workers.running import processes
+from p2pqueue.workers.running.pool import Pool
 
 HANDLERS = Path(__file__).with_name("handlers.py")
 

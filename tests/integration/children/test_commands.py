@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from p2pqueue import wire
-from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.protocol import Failed, FileGrant, Outcome, OutputFile, Stopped, Succeeded, TimedOut
+from p2pqueue.workers.children.protocol import Failed, FileGrant, Outcome, OutputFile, Stopped, Succeeded, TimedOut
+from p2pqueue.workers.running.pool import Pool
 from tests.integration.children.stage import Stage, lives
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

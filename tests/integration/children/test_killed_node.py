@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.workers import processes, workdir
+from p2pqueue.workers.running import processes, workdir
 from tests.integration.children.stage import lives, until
 
 ROOT = Path(__file__).parents[3]
@@ -86,7 +86,7 @@ async def test_children_end_themselves_where_the_guard_was_killed_before(lonely:
     node = lonely("run_program")
     await until(lambda: node.note.exists() and node.note.read_text() != "")
     family = node.family()
-    (guard,) = [pid for pid in family if b"p2pqueue.workers.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (guard,) = [pid for pid in family if b"p2pqueue.workers.running.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(guard, signal.SIGKILL)
     assert await node.kill(family) < 2.0
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import ConfigError
-from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.protocol import TaskDescription
+from p2pqueue.workers.children.protocol import TaskDescription
+from p2pqueue.workers.running.pool import Pool
 from tests.integration.children.stage import Stage, lives
 
 

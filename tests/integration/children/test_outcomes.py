@@ -6,7 +6,7 @@ import os
 import pytest
 
 from p2pqueue import wire
-from p2pqueue.workers.protocol import Continued, Crashed, Failed, RetryLater, Succeeded
+from p2pqueue.workers.children.protocol import Continued, Crashed, Failed, RetryLater, Succeeded
 from tests.integration.children.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -34,7 +34,7 @@ async def test_an_exception_is_carried_as_text(stage: Stage) -> None:
     assert outcome.kinds == ("ValueError", "Exception", "BaseException")
     assert outcome.traceback is not None
     assert "handlers.py" in outcome.traceback
-    assert "workers/handler.py" not in outcome.traceback
+    assert "workers/children/handler.py" not in outcome.traceback
 
 
 async def test_a_traceback_and_an_error_are_trimmed(stage: Stage) -> None:

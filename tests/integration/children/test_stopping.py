@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from p2pqueue.workers.pool import Pool
-from p2pqueue.workers.protocol import Outcome, Stopped, Succeeded, TimedOut, Why
+from p2pqueue.workers.children.protocol import Outcome, Stopped, Succeeded, TimedOut, Why
+from p2pqueue.workers.running.pool import Pool
 from tests.integration.children.stage import Stage, lives, living, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

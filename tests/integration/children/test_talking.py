@@ -7,7 +7,7 @@ import time
 import pytest
 
 from p2pqueue import wire
-from p2pqueue.workers.protocol import Crashed, Succeeded
+from p2pqueue.workers.children.protocol import Crashed, Succeeded
 from tests.integration.children.stage import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

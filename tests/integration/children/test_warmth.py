@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pqueue.workers.protocol import Succeeded
+from p2pqueue.workers.children.protocol import Succeeded
 from tests.integration.children.stage import Stage, lives, until
 
 

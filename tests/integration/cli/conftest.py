@@ -230,7 +230,7 @@ def _import_all() -> None:
     for name in ("difflib", "encodings.ascii", "encodings.idna", "encodings.latin_1", "pwd", "shutil", "traceback"):
         import_module(name)
     for module in walk_packages(p2pqueue.__path__, "p2pqueue."):
-        if not module.name.startswith(("p2pqueue.__main__", "p2pqueue.demo", "p2pqueue.cli.demo")):
+        if not module.name.startswith(("p2pqueue.__main__", "p2pqueue.demo", "p2pqueue.cli.commands.demo")):
             import_module(module.name)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from p2pqueue.jobs.deferring import Deferrer
 from p2pqueue.jobs.opening import KNOWN_VERSION
-from p2pqueue.replica.migrations import VERSION
+from p2pqueue.replica.file.migrations import VERSION
 from tests.integration.cli.conftest import APP, CommandLine, argv, as_nobody, ids
 from tests.unit.jobs.desk import new_job
 

@@ -22,7 +22,7 @@ from p2pqueue.net.mesh import Mesh, NetOptions
 from p2pqueue.nodelock import NodeLock
 from p2pqueue.peers.inviting import addresses_of
 from p2pqueue.peers.pairing import Invitations
-from p2pqueue.replica.doorbell_server import DoorbellServer, Fields
+from p2pqueue.replica.door.server import DoorbellServer, Fields
 from tests.integration.cli.conftest import PATIENCE, CommandLine
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.cli.reach import network
+from p2pqueue.cli.commands.reach import network
 from p2pqueue.net import trying
 from p2pqueue.settings import Settings
 from tests.integration.cli.conftest import CommandLine

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from p2pqueue.home import Home
-from p2pqueue.replica.doorbell import DoorbellClient
+from p2pqueue.replica.door.doorbell import DoorbellClient
 
 APP = Path(__file__).with_name("app.py")
 PROGRAM = (sys.executable, "-m", "p2pqueue")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from p2pqueue import File, Job, JobCancelled, NoSuchJob, WrongState
+from p2pqueue.workers.children.protocol import FileGrant
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.inputs import Inputs
-from p2pqueue.workers.protocol import FileGrant
 from tests.integration.node.stage import Stage, said, status, until, words
 
 NAP: dict[str, Any] = {"seconds": 0.02}

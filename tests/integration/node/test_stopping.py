@@ -12,7 +12,7 @@ import pytest
 
 from p2pqueue.errors import ConfigError, HomeInUse
 from p2pqueue.node import Node
-from p2pqueue.replica.merged import Done
+from p2pqueue.replica.merging.merged import Done
 from tests.integration.node.stage import APP, QUICK, Stage, said, status, until, words
 
 

@@ -8,7 +8,7 @@ from p2pqueue.home import Home
 from p2pqueue.identity import keys
 from p2pqueue.identity.keys import Identity
 from p2pqueue.jobs import rows
-from p2pqueue.replica import backup
+from p2pqueue.replica.file import backup
 from tests.integration.node.stage import Stage, status
 
 

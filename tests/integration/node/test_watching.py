@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from p2pqueue import ArgumentError, File
-from p2pqueue.replica.doorbell import DoorbellClient
+from p2pqueue.replica.door.doorbell import DoorbellClient
 from tests.integration.node.stage import Stage, said, status, until, words
 
 

@@ -19,11 +19,11 @@ from p2pqueue.identity.roles import relays
 from p2pqueue.jobs.opening import open_store
 from p2pqueue.peers.linked import Topic
 from p2pqueue.peers.replication import Replication
-from p2pqueue.replica.codec import decode
-from p2pqueue.replica.comparing import digests
-from p2pqueue.replica.effects import Report
-from p2pqueue.replica.messages import Message
 from p2pqueue.replica.store import Store
+from p2pqueue.replica.syncing.comparing import digests
+from p2pqueue.replica.syncing.effects import Report
+from p2pqueue.replica.syncing.messages import Message
+from p2pqueue.replica.wire.codec import decode
 from p2pqueue.replica.write import Head
 from p2pqueue.replica.writer import Put, Writer
 

@@ -10,8 +10,8 @@ import pytest
 from p2pqueue.errors import DiskFull
 from p2pqueue.peers import conversation
 from p2pqueue.peers.disk import Disk
-from p2pqueue.replica.effects import Answer, Merge, ReadUnsent, Request
-from p2pqueue.replica.peering import NOT_RELAYED, Peering
+from p2pqueue.replica.syncing.effects import Answer, Merge, ReadUnsent, Request
+from p2pqueue.replica.syncing.peering import NOT_RELAYED, Peering
 from tests.integration.peers.lan import Device, Lan
 
 RUBBISH = {

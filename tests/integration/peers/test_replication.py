@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from p2pqueue.replica.messages import MAX_WRITES, Heads, Writes
-from p2pqueue.replica.offering import AHEAD, WINDOW
+from p2pqueue.replica.syncing.messages import MAX_WRITES, Heads, Writes
+from p2pqueue.replica.syncing.offering import AHEAD, WINDOW
 from tests.integration.peers.lan import Lan, Weather
 
 

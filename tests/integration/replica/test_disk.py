@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import DiskFull, ReadOnlyHome
-from p2pqueue.replica.backup import backup
+from p2pqueue.replica.file.backup import backup
 from p2pqueue.replica.replica import Replica, Writer
 from tests.integration.replica.hands import one
 from tests.integration.replica.stage import check

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.replica.doorbell import DoorbellClient, DoorbellServer
+from p2pqueue.replica.door.doorbell import DoorbellClient, DoorbellServer
 from tests.unit.replica.kit import Space, make_clip, open_replica
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root may become another user")]

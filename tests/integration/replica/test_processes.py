@@ -38,7 +38,7 @@ def test_a_node_and_four_programs_lose_and_double_nothing_while_a_shell_holds_a_
 
 
 def test_backups_taken_under_heavy_writes_are_sound(home: Home, identity: Identity) -> None:
-    from p2pqueue.replica.backup import backup, restore
+    from p2pqueue.replica.file.backup import backup, restore
 
     Replica.open(home.replica_file, tables=TABLES, identity=identity).close()
     hands = [start(home, kind, 4.0) for kind in ("node", "bulk")]

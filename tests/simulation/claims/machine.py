@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from p2pqueue.jobs import job as lattice
 from p2pqueue.jobs.job import Holder, JobState, Transition
 from p2pqueue.jobs.waiting import Ability, Demand
-from p2pqueue.workers import rivalry
-from p2pqueue.workers.contest import Contest
-from p2pqueue.workers.lease import LeaseWatch, Vigil
-from p2pqueue.workers.presence import TELL_EVERY, Presence, Roster
-from p2pqueue.workers.ranking import LONGEST, STEP, Wait
+from p2pqueue.workers.claiming import rivalry
+from p2pqueue.workers.claiming.contest import Contest
+from p2pqueue.workers.claiming.lease import LeaseWatch, Vigil
+from p2pqueue.workers.claiming.presence import TELL_EVERY, Presence, Roster
+from p2pqueue.workers.claiming.ranking import LONGEST, STEP, Wait
 from tests.simulation.claims.world import Broken
 
 if TYPE_CHECKING:

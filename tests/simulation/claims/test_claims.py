@@ -9,9 +9,9 @@ from multiprocessing import get_context
 
 import pytest
 
-from p2pqueue.workers import rivalry
-from p2pqueue.workers.lease import LeaseWatch
-from p2pqueue.workers.ranking import Field, Go
+from p2pqueue.workers.claiming import rivalry
+from p2pqueue.workers.claiming.lease import LeaseWatch
+from p2pqueue.workers.claiming.ranking import Field, Go
 from tests.simulation.claims.machine import Machine
 from tests.simulation.claims.story import Outcome, run_seed
 

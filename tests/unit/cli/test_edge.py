@@ -110,7 +110,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["p2pqueue.cli.quick", "p2pqueue.cli.app", "click", "p2pqueue.cli.status"])
+@pytest.mark.parametrize("module", ["p2pqueue.cli.quick", "p2pqueue.cli.app", "click", "p2pqueue.cli.commands.status"])
 def test_a_ctrl_c_while_the_program_still_starts_is_taken_quietly(module: str) -> None:
     done = subprocess.run([sys.executable, "-c", STARTS, module], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")

@@ -16,9 +16,10 @@ from p2pqueue.jobs.tables import TABLES
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers import begun, recovery
+from p2pqueue.workers import recovery
 from p2pqueue.workers import settle as transactions
 from p2pqueue.workers.claimed import ClaimedJob, Ending, How, Taker
+from p2pqueue.workers.claiming import begun
 from tests.unit.replica.kit import NOW, Clock, Space
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from p2pqueue import Queue
 from p2pqueue.jobs.arguments import encode_result
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.replica.writer import Writer
-from p2pqueue.workers.begun import begun, write_begun
 from p2pqueue.workers.claimed import ClaimedJob, Ending, Taker
+from p2pqueue.workers.claiming.begun import begun, write_begun
 from p2pqueue.workers.settle import beat, checkpoint, settle
 
 

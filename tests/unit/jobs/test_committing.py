@@ -11,8 +11,8 @@ import pytest
 
 from p2pqueue import P2PQueueError
 from p2pqueue.jobs.committing import BATCH, Commits
-from p2pqueue.replica.alike import Alike
-from p2pqueue.replica.merged import Done
+from p2pqueue.replica.merging.alike import Alike
+from p2pqueue.replica.merging.merged import Done
 from p2pqueue.replica.replica import Replica
 
 Fn = Callable[[Any], Any]

@@ -14,7 +14,7 @@ import pytest
 
 from p2pqueue import File, Job, JobCancelled, JobFailed, NoSuchJob, Progress, Queue, ResultTimeout, WrongState
 from p2pqueue.jobs.arguments import decode
-from p2pqueue.replica.doorbell import DoorbellServer
+from p2pqueue.replica.door.doorbell import DoorbellServer
 from tests.unit.jobs.hand import Hand
 
 

@@ -11,7 +11,7 @@ import pytest
 from p2pqueue import ArgumentError, Backoff, ConfigError, File, Queue
 from p2pqueue.jobs.options import EnqueueOptions
 from p2pqueue.jobs.signature import Signature
-from p2pqueue.workers.protocol import TaskDescription
+from p2pqueue.workers.children.protocol import TaskDescription
 
 queue = Queue("studio")
 

@@ -13,8 +13,8 @@ from p2pqueue.identity.members import Members
 from p2pqueue.peers.hearsay import Hearsay
 from p2pqueue.peers.linked import LinkedPeer
 from p2pqueue.peers.signals import Signal
-from p2pqueue.workers.live import Live
-from p2pqueue.workers.presence import Roster
+from p2pqueue.workers.claiming.presence import Roster
+from p2pqueue.workers.running.live import Live
 
 LINKED, KNOWN = "11" * 16, "22" * 16
 

@@ -16,10 +16,10 @@ from p2pqueue.payload.origins.objects import Listed
 from p2pqueue.peers.mail import outbox as mailbox_outbox
 from p2pqueue.peers.mail.format import Index, pack_index, pack_part, unpack_part
 from p2pqueue.peers.mail.tidying import ABANDONED, abandoned
-from p2pqueue.replica.codec import encode
-from p2pqueue.replica.messages import Ack, RoundId, Writes
 from p2pqueue.replica.retention import prune_all
 from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.syncing.messages import Ack, RoundId, Writes
+from p2pqueue.replica.wire.codec import encode
 from p2pqueue.replica.write import Head
 from tests.property.mail import Correspondent, Signer, World, images_of
 from tests.simulation.device import Key

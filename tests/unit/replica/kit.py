@@ -14,13 +14,13 @@ from nacl.signing import SigningKey
 
 from p2pqueue.clock import COUNTER_BITS
 from p2pqueue.identity.certificate import device_id, issue
-from p2pqueue.replica.bodies import body_of
-from p2pqueue.replica.effects import Page, ReadUnsent
-from p2pqueue.replica.peering import Peering
 from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.signatures.bodies import body_of
 from p2pqueue.replica.spans import Spans
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.statements import Shape
+from p2pqueue.replica.syncing.effects import Page, ReadUnsent
+from p2pqueue.replica.syncing.peering import Peering
 from p2pqueue.replica.tables import Column, Derived, Register, Table
 from p2pqueue.replica.write import Write
 from p2pqueue.replica.writer import Writer

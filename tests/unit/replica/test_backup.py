@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import AlreadyInitialised, DamagedHome, MisuseError, NewerDatabase
-from p2pqueue.replica import migrations
-from p2pqueue.replica.backup import backup, restore
+from p2pqueue.replica.file import migrations
+from p2pqueue.replica.file.backup import backup, restore
 from tests.unit.replica.kit import Device, Space, clip, make_clip, open_replica
 
 

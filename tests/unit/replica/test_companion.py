@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from p2pqueue.replica.alike import Alike
-from p2pqueue.replica.merged import Done
+from p2pqueue.replica.merging.alike import Alike
+from p2pqueue.replica.merging.merged import Done
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.subscription import Rows

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import MalformedMessage, MisuseError, NodeNotRunning, NoSuchJob, WorldError
-from p2pqueue.replica import doorbell
-from p2pqueue.replica.doorbell import DoorbellClient, DoorbellServer, ring
-from p2pqueue.replica.local_socket import FRAME_LIMIT, connect, frame
+from p2pqueue.replica.door import doorbell
+from p2pqueue.replica.door.doorbell import DoorbellClient, DoorbellServer, ring
+from p2pqueue.replica.door.local_socket import FRAME_LIMIT, connect, frame
 
 Fields = dict[str, Any]
 
@@ -96,9 +96,11 @@ async def test_rings_of_this_process_are_heard_without_a_socket(node: Node, path
     assert not node.server._handlers
 
 
-RING = (
-    "import sys, pathlib; from p2pqueue.replica.doorbell import ring; [ring(pathlib.Path(sys.argv[1])) for _ in range(3)]; sys.stdin.read()"
-)
+RING = """import pathlib, sys
+from p2pqueue.replica.door.doorbell import ring
+[ring(pathlib.Path(sys.argv[1])) for _ in range(3)]
+sys.stdin.read()
+"""
 
 
 async def test_another_process_keeps_its_connection_for_the_next_ring(node: Node, path: Path) -> None:
@@ -247,7 +249,7 @@ async def test_whatever_is_sent_the_node_goes_on(node: Node, path: Path, sent: b
 
 
 async def test_another_user_is_turned_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pqueue.replica.doorbell_server.is_own_user", lambda _: False)
+    monkeypatch.setattr("p2pqueue.replica.door.server.is_own_user", lambda _: False)
     node = Node(path)
     await node.server.start()
     with pytest.raises(NodeNotRunning):
@@ -257,7 +259,7 @@ async def test_another_user_is_turned_away(path: Path, monkeypatch: pytest.Monke
 
 
 async def test_without_unix_sockets_a_token_is_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pqueue.replica.local_socket.HAS_UNIX", False)
+    monkeypatch.setattr("p2pqueue.replica.door.local_socket.HAS_UNIX", False)
     node = Node(path)
     await node.server.start()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

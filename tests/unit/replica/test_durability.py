@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import DiskFull, WorldError
-from p2pqueue.replica import durability
-from p2pqueue.replica.merged import Done
+from p2pqueue.replica.file import durability
+from p2pqueue.replica.merging.merged import Done
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
 from tests.unit.replica.kit import CLIPS, NOTES, Clock, Space, make_clip

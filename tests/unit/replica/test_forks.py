@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import DamagedHome
-from p2pqueue.replica.backup import backup, restore
-from p2pqueue.replica.merged import stamp_text
+from p2pqueue.replica.file.backup import backup, restore
+from p2pqueue.replica.merging.merged import stamp_text
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.stamp import Stamp
 from p2pqueue.replica.write import Write

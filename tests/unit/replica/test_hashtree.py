@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.signing import SigningKey, VerifyKey
 
-from p2pqueue.replica.hashtree import MOST, SIGNATURE_SIZE, Trees, is_signature, sign_together
+from p2pqueue.replica.signatures.hashtree import MOST, SIGNATURE_SIZE, Trees, is_signature, sign_together
 
 KEY = SigningKey(b"k" * 32)
 PUBLIC = bytes(KEY.verify_key)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from p2pqueue.errors import DamagedHome
-from p2pqueue.replica.columns import WellFormed
-from p2pqueue.replica.in_columns import FEWEST, in_columns
 from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.wire.columns import WellFormed
+from p2pqueue.replica.wire.in_columns import FEWEST, in_columns
 from p2pqueue.replica.write import Write
 from tests.unit.replica.kit import Space, everything, make_clip, write_of
 

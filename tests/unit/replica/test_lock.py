@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import HomeBusy
-from p2pqueue.replica.lock import WriteLock
+from p2pqueue.replica.file.lock import WriteLock
 from tests.unit.replica.kit import Space, make_clip, open_replica
 
 
@@ -68,7 +68,7 @@ def test_a_busy_writer_does_not_starve_another(tmp_path: Path) -> None:
 
 
 def test_a_foreign_transaction_is_waited_for_and_then_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("p2pqueue.replica.connection.BUSY_WAIT_MS", 50)
+    monkeypatch.setattr("p2pqueue.replica.file.connection.BUSY_WAIT_MS", 50)
     path = tmp_path / "a.sqlite"
     with open_replica(Space().device("here"), path=path) as replica, closing(sqlite3.connect(path, isolation_level=None)) as shell:
         shell.execute("BEGIN IMMEDIATE")

@@ -7,10 +7,10 @@ import uuid
 import pytest
 from nacl.signing import VerifyKey
 
-from p2pqueue.replica.bodies import body_of
-from p2pqueue.replica.hand import fast_signer
-from p2pqueue.replica.hashtree import SIGNATURE_SIZE, Trees
 from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.signatures.bodies import body_of
+from p2pqueue.replica.signatures.hand import fast_signer
+from p2pqueue.replica.signatures.hashtree import SIGNATURE_SIZE, Trees
 from p2pqueue.replica.writer import Writer
 from tests.unit.replica.kit import CLIPS, NOW, Space, clip, everything, open_replica
 

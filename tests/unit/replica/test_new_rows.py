@@ -8,11 +8,11 @@ from itertools import chain
 
 import pytest
 
-from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.columns import AlikeRows, WellFormed, join
-from p2pqueue.replica.messages import MAX_WRITES, RoundId, Writes
 from p2pqueue.replica.replica import Replica
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.messages import MAX_WRITES, RoundId, Writes
+from p2pqueue.replica.wire.codec import decode, encode
+from p2pqueue.replica.wire.columns import AlikeRows, WellFormed, join
 from p2pqueue.replica.write import Write
 from tests.unit.replica.kit import CLIPS, Space, everything, make_clip, pages, state, write_of
 

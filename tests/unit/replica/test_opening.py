@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import DamagedHome, NewerDatabase, ReadOnlyHome
-from p2pqueue.replica import migrations
+from p2pqueue.replica.file import migrations
 from p2pqueue.replica.tables import Column, Derived, Register
 from tests.unit.replica.kit import CLIPS, NOTES, Device, Space, clip, make_clip, open_replica
 

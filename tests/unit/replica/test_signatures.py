@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from p2pqueue.replica.bodies import body_of
 from p2pqueue.replica.replica import Replica
+from p2pqueue.replica.signatures.bodies import body_of
 from p2pqueue.replica.write import Head, Write
 from tests.unit.replica.kit import (
     NOW,

@@ -12,7 +12,7 @@ import aiosqlite
 import pytest
 
 from p2pqueue.errors import DamagedHome, WorldError
-from p2pqueue.replica.connection import WAL_LIMIT
+from p2pqueue.replica.file.connection import WAL_LIMIT
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.writer import Writer
 from tests.unit.replica.kit import CLIPS, NOTES, NOW, Clock, Device, Space, clip, everything, make_clip, open_replica

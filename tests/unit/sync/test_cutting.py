@@ -9,10 +9,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pqueue.replica.columns import AlikeRows, RegisterColumns, WellFormed
-from p2pqueue.replica.cutting import cut, row_sizes
-from p2pqueue.replica.messages import write_size
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.messages import write_size
+from p2pqueue.replica.wire.columns import AlikeRows, RegisterColumns, WellFormed
+from p2pqueue.replica.wire.cutting import cut, row_sizes
 from p2pqueue.replica.write import Write
 
 AUTHOR = b"a" * 16

@@ -10,9 +10,9 @@ import pytest
 
 from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.replica.codec import DEFLATED_FROM, decode, encode
-from p2pqueue.replica.messages import Heads, RoundId, Writes
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.messages import Heads, RoundId, Writes
+from p2pqueue.replica.wire.codec import DEFLATED_FROM, decode, encode
 from p2pqueue.replica.write import Write
 
 ROUND = RoundId(b"r" * 8, 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from p2pqueue import wire
-from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.messages import MAX_RUNS, Heads, RoundId
 from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.syncing.messages import MAX_RUNS, Heads, RoundId
+from p2pqueue.replica.wire.codec import decode, encode
 from p2pqueue.replica.write import Head
 
 

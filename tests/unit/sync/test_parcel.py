@@ -9,13 +9,13 @@ import msgpack
 import pytest
 
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.replica.bodies import body_of
-from p2pqueue.replica.checks import KEY_LIMIT, SEQ_LIMIT
-from p2pqueue.replica.codec import decode, encode
-from p2pqueue.replica.columns import WellFormed
-from p2pqueue.replica.messages import MAX_WRITES, RoundId, Writes
-from p2pqueue.replica.parcel import pack_writes, unpack_writes
+from p2pqueue.replica.signatures.bodies import body_of
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.messages import MAX_WRITES, RoundId, Writes
+from p2pqueue.replica.wire.checks import KEY_LIMIT, SEQ_LIMIT
+from p2pqueue.replica.wire.codec import decode, encode
+from p2pqueue.replica.wire.columns import WellFormed
+from p2pqueue.replica.wire.parcel import pack_writes, unpack_writes
 from p2pqueue.replica.write import Write
 
 AUTHOR, OTHER = b"a" * 16, b"b" * 16

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pqueue.errors import MalformedMessage
-from p2pqueue.replica.bodies import body_of
-from p2pqueue.replica.codec import DEFLATED_FROM, decode, encode
-from p2pqueue.replica.columns import AlikeRows, RegisterColumns, WellFormed, authors_of, join, keys_of, numbers_of, tables_of
-from p2pqueue.replica.messages import MAX_WRITES, RoundId, Writes
+from p2pqueue.replica.signatures.bodies import body_of
 from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.messages import MAX_WRITES, RoundId, Writes
+from p2pqueue.replica.wire.codec import DEFLATED_FROM, decode, encode
+from p2pqueue.replica.wire.columns import AlikeRows, RegisterColumns, WellFormed, authors_of, join, keys_of, numbers_of, tables_of
 from p2pqueue.replica.write import Write
 from p2pqueue.wire import MESSAGE_LIMIT
 

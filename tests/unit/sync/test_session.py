@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from p2pqueue.replica.columns import WellFormed
-from p2pqueue.replica.cutting import cut
-from p2pqueue.replica.effects import (
+from p2pqueue.replica.spans import Spans
+from p2pqueue.replica.stamp import Stamp
+from p2pqueue.replica.syncing.effects import (
     DropEnded,
     Effect,
     Merge,
@@ -26,7 +26,7 @@ from p2pqueue.replica.effects import (
     State,
     Taken,
 )
-from p2pqueue.replica.messages import (
+from p2pqueue.replica.syncing.messages import (
     MAX_BYTES,
     MAX_WRITES,
     Ack,
@@ -42,11 +42,11 @@ from p2pqueue.replica.messages import (
     Writes,
     write_size,
 )
-from p2pqueue.replica.offering import RELAY_DELAY, WINDOW
-from p2pqueue.replica.spans import Spans
-from p2pqueue.replica.stamp import Stamp
-from p2pqueue.replica.sync import Session
-from p2pqueue.replica.taking import FIRST_BATCH, HEADS_EVERY, MAX_BATCH, MAX_QUEUE, TOLD_AFTER, YOUNG
+from p2pqueue.replica.syncing.offering import RELAY_DELAY, WINDOW
+from p2pqueue.replica.syncing.sync import Session
+from p2pqueue.replica.syncing.taking import FIRST_BATCH, HEADS_EVERY, MAX_BATCH, MAX_QUEUE, TOLD_AFTER, YOUNG
+from p2pqueue.replica.wire.columns import WellFormed
+from p2pqueue.replica.wire.cutting import cut
 from p2pqueue.replica.write import Head, Write
 
 OURS, THEIRS = b"o" * 16, b"t" * 16

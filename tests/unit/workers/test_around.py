@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from p2pqueue.jobs import local
 from p2pqueue.jobs.waiting import Ability
-from p2pqueue.workers.around import Around
-from p2pqueue.workers.company import Company
-from p2pqueue.workers.presence import Presence, Roster
+from p2pqueue.workers.claiming.around import Around
+from p2pqueue.workers.claiming.company import Company
+from p2pqueue.workers.claiming.presence import Presence, Roster
 from tests.unit.jobs.desk import Desk
 
 ME = Presence("a" * 32, Ability("box", frozenset({"work"})), 30, slots=1, free=1)

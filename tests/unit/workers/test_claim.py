@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from p2pqueue.jobs.waiting import Ability, Demand, Situation, reason
-from p2pqueue.workers.claim import Leave, Take, judge
+from p2pqueue.workers.claiming.claim import Leave, Take, judge
 
 LAPTOP = Ability(
     label="laptop",

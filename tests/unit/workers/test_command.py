@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from p2pqueue.errors import ArgumentError, ConfigError
-from p2pqueue.workers.command import Command, fill, placeholders
+from p2pqueue.workers.children.command import Command, fill, placeholders
+from p2pqueue.workers.children.protocol import TaskDescription
 from p2pqueue.workers.commandfile import CommandTask, read_commands
-from p2pqueue.workers.protocol import TaskDescription
 
 FOLDER = PurePosixPath("/folder")
 

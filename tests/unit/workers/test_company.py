@@ -10,8 +10,8 @@ import pytest
 
 from p2pqueue.jobs.job import Holder
 from p2pqueue.jobs.waiting import Ability
-from p2pqueue.workers.company import TOLD_AT_ONCE, Company
-from p2pqueue.workers.presence import Presence, Roster
+from p2pqueue.workers.claiming.company import TOLD_AT_ONCE, Company
+from p2pqueue.workers.claiming.presence import Presence, Roster
 
 ME = Presence("aa" * 16, Ability("here"), 30, slots=1, free=1)
 AUTHOR = bytes(16)

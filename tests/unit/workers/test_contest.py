@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from p2pqueue.jobs.waiting import Ability, Demand
-from p2pqueue.workers import contest as module
-from p2pqueue.workers.contest import Contest, Survey
-from p2pqueue.workers.presence import Presence
-from p2pqueue.workers.ranking import BACKSTOP, STEP, TURNOVER, Decision, Go, Wait
+from p2pqueue.workers.claiming import contest as module
+from p2pqueue.workers.claiming.contest import Contest, Survey
+from p2pqueue.workers.claiming.presence import Presence
+from p2pqueue.workers.claiming.ranking import BACKSTOP, STEP, TURNOVER, Decision, Go, Wait
 
 RENDER = Demand("render", frozenset(), None, True)
 JOBS = [f"job-{number}" for number in range(40)]

@@ -9,7 +9,7 @@ import pytest
 
 from p2pqueue import wire
 from p2pqueue.errors import ArgumentError
-from p2pqueue.workers.context import Continue, JobContext, current_job, running
+from p2pqueue.workers.children.context import Continue, JobContext, current_job, running
 
 
 class Heard:

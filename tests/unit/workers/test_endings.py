@@ -7,9 +7,19 @@ from typing import Any
 import pytest
 
 from p2pqueue.jobs.job import Holder
+from p2pqueue.workers.children.protocol import (
+    Continued,
+    Crashed,
+    Failed,
+    Outcome,
+    RetryLater,
+    Stopped,
+    Succeeded,
+    TaskDescription,
+    TimedOut,
+)
 from p2pqueue.workers.claimed import ClaimedJob, Ending
 from p2pqueue.workers.endings import ending_of
-from p2pqueue.workers.protocol import Continued, Crashed, Failed, Outcome, RetryLater, Stopped, Succeeded, TaskDescription, TimedOut
 
 NOW = 1_700_000_000_000
 TASK = TaskDescription("work", backoff='{"first": 10, "factor": 2, "cap": 60}', retry_on=("ConnectionError",))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from p2pqueue.workers.claimed import ClaimedJob
-from p2pqueue.workers.foretold import HELD, KNOWN, MOST, Foretold, Told, read_told
+from p2pqueue.workers.claiming.foretold import HELD, KNOWN, MOST, Foretold, Told, read_told
+from p2pqueue.workers.claiming.takeover import count_foretold
 from p2pqueue.workers.settle import settle
-from p2pqueue.workers.takeover import count_foretold
 from tests.unit.jobs.desk import Desk
 
 THERE, ELSEWHERE, AUTHOR = "11" * 16, "22" * 16, bytes(16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from p2pqueue.workers.lease import LeaseWatch, Vigil
+from p2pqueue.workers.claiming.lease import LeaseWatch, Vigil
 
 
 def test_a_lease_that_changes_is_never_stale() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pqueue.workers.log import AttemptLog, tail
+from p2pqueue.workers.running.log import AttemptLog, tail
 
 
 def numbered(count: int) -> list[bytes]:

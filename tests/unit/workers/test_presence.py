@@ -6,7 +6,7 @@ import pytest
 
 from p2pqueue import wire
 from p2pqueue.jobs.waiting import EXEC_TASK, Ability, Demand, unfit
-from p2pqueue.workers.presence import GONE_AFTER, GRACE_ALONE, GRACE_LINKED, Presence, Roster, read_presence
+from p2pqueue.workers.claiming.presence import GONE_AFTER, GRACE_ALONE, GRACE_LINKED, Presence, Roster, read_presence
 
 STUDIO = Presence(
     "s" * 32,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from p2pqueue.workers import processes
+from p2pqueue.workers.running import processes
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 SHELL = ["sh", "-c", "sleep 60 & sleep 60 & wait"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from p2pqueue.errors import Cancelled
-from p2pqueue.workers.program import LINE_LIMIT, ProgramFailed, lines, run
+from p2pqueue.workers.children.program import LINE_LIMIT, ProgramFailed, lines, run
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from p2pqueue.errors import ConfigError
-from p2pqueue.workers.progress import ProgressPattern
+from p2pqueue.workers.children.progress import ProgressPattern
 
 FFMPEG = r"Duration: (?P<total>[\d:.]+)|time=(?P<done>[\d:.]+)"
 

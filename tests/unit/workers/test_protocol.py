@@ -4,7 +4,7 @@ import msgpack
 import pytest
 
 from p2pqueue.errors import ArgumentError, MalformedMessage
-from p2pqueue.workers.protocol import (
+from p2pqueue.workers.children.protocol import (
     MESSAGE_LIMIT,
     Assignment,
     Checkpoint,

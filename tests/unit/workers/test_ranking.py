@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pqueue.jobs.waiting import Ability, Demand
-from p2pqueue.workers.presence import Presence
-from p2pqueue.workers.ranking import BACKSTOP, STEP, Candidate, Go, Wait, decide, rank
+from p2pqueue.workers.claiming.presence import Presence
+from p2pqueue.workers.claiming.ranking import BACKSTOP, STEP, Candidate, Go, Wait, decide, rank
 
 RENDER = Demand("render", frozenset(), None, True)
 

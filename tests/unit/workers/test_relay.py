@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
-from p2pqueue.workers.relay import MOST, STRETCH, Relay
+from p2pqueue.workers.running.relay import MOST, STRETCH, Relay
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 Handler = Callable[[], Awaitable[None]]

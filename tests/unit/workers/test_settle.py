@@ -10,7 +10,7 @@ import pytest
 from p2pqueue.jobs.job import JobState, Transition
 from p2pqueue.jobs.ledger import put_state
 from p2pqueue.workers.claimed import ClaimedJob, How, is_suspect
-from p2pqueue.workers.scan import SCAN_LIMIT
+from p2pqueue.workers.claiming.scan import SCAN_LIMIT
 from p2pqueue.workers.settle import look_anew, settle
 from tests.unit.jobs.desk import NOW, Desk, original, shared
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from p2pqueue.workers.workdir import folder_of, make, remove, sweep
+from p2pqueue.workers.running.workdir import folder_of, make, remove, sweep
 
 
 def test_a_folder_is_private_whatever_the_umask(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""How do the processes of this device's user reach its node?"""

@@ -1,0 +1,1 @@
+"""Who wrote what: which bytes are signed, how, and how is that checked?"""

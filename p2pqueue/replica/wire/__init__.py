@@ -1,0 +1,1 @@
+"""How do writes look while they travel, and what is asked of those that come?"""
