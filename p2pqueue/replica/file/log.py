@@ -39,13 +39,20 @@ class Log:
         self._size = 0
         self._looks = 0
         self._mover: threading.Thread | None = None
+        self._looking = threading.Lock()  # whoever reads carries out what was deferred, so any thread may have written
         self._rewind_at = 0.0  # monotonic time before which readers aren't waited for again
         self._moving = 0  # bytes of the log when it began
 
     def checkpoint_if_due(self) -> None:
         """Moves the log into the database once it has grown beyond 4 MB; waits for nobody."""
-        if self._path == MEMORY:
+        if self._path == MEMORY or not self._looking.acquire(blocking=False):
             return
+        try:
+            self._look()
+        finally:
+            self._looking.release()
+
+    def _look(self) -> None:
         self._looks += 1
         if self._looks == _MANY:
             self.lengthen()
@@ -100,8 +107,9 @@ class Log:
 
     def close(self) -> None:
         """Waits for what is under way."""
-        if self._mover is not None:
-            self._mover.join()
+        with self._looking:
+            if self._mover is not None:
+                self._mover.join()
 
     def rewind(self) -> None:
         """Moves the log into the database, so that the next commit writes over it from its beginning; for idle moments.
