@@ -46,7 +46,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "devices": ("devices", "List, rename and forget the space's devices."),
         "offline": ("networking", "Stop all networking of the running node."),
         "online": ("networking", "Begin its networking again."),
-        "limit": ("limiting", "Slow down, stop and let go the file transfers of the running node."),
+        "limit": ("limiting", "Slow down, stop and let go the file transfers of this device."),
         "identity": ("identity", "Renew the key of a device that was cloned."),
         "origin": ("origin", "Run a store for devices that are never there at the same time."),
     },

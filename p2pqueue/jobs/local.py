@@ -1,6 +1,7 @@
 """What does this device remember of its own jobs that never replicates?
 
-Where the originals of inputs lie, which tasks a node here has had, and what the running node can do.
+Where the originals of inputs lie, which tasks a node here has had, what the running node can do, and how far transfers
+are limited.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LOCAL_TABLES = (
     # Claims that the rows of their jobs do not tell yet; see `workers/claiming/begun.py`.
     "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), claims BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS worker (one INTEGER PRIMARY KEY CHECK (one = 1), ability TEXT NOT NULL)",
+    # What was set of the transfers of this home's nodes; see `payload/limiting.py`.
+    "CREATE TABLE IF NOT EXISTS limits (one INTEGER PRIMARY KEY CHECK (one = 1), kept TEXT NOT NULL)",
     # What the workers of other devices can do, and which jobs are left to one of them; see `workers/claiming/around.py`.
     "CREATE TABLE IF NOT EXISTS around (one INTEGER PRIMARY KEY CHECK (one = 1), others TEXT NOT NULL, left_to TEXT NOT NULL)",
 )
@@ -55,6 +58,20 @@ class ProgramsOnPath:
 def remember_shared(connection: sqlite3.Connection, capability: str, now: int) -> None:
     """Keeps a file that was shared without a job from being swept away."""
     connection.execute("INSERT OR IGNORE INTO shared (capability, since) VALUES (?, ?)", (capability, now))
+
+
+def keep_limits(connection: sqlite3.Connection, limits: Mapping[str, Any]) -> None:
+    """Keeps what was set of the transfers of this home."""
+    connection.execute("INSERT OR REPLACE INTO limits (one, kept) VALUES (1, ?)", (json.dumps(limits),))
+
+
+def kept_limits(connection: sqlite3.Connection) -> dict[str, Any]:
+    """What was set of the transfers of this home, which no program of this version need have opened for writing."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'limits'").fetchone() is None:
+        return {}
+    row = connection.execute("SELECT kept FROM limits").fetchone()
+    found: dict[str, Any] = {} if row is None else json.loads(row[0])
+    return found
 
 
 def forget_inputs(connection: sqlite3.Connection) -> None:

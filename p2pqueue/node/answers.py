@@ -9,8 +9,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import ArgumentError, P2PQueueError
-from p2pqueue.jobs import rows
-from p2pqueue.node import limiting
+from p2pqueue.jobs import local, rows
+from p2pqueue.payload import limiting
 from p2pqueue.payload.manifest import FolderManifest
 from p2pqueue.replica.door.server import Request, Stream
 
@@ -49,7 +49,7 @@ class Answers:
             "tasks": sorted(node.tasks),
             "running": [self._run(job_id) for job_id in node.worker.runs],
             "done": node.worker.done,
-            "network": {**node.network.status(), "limits": limiting.tell(node.limits)},
+            "network": {**node.network.status(), "limits": limiting.tell(node.limits, setting=node.settings.rate)},
         }
 
     def _run(self, job_id: str) -> dict[str, Any]:
@@ -71,8 +71,13 @@ class Answers:
         return self._node.network.status()
 
     async def limit(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Changes the limits of transfers, and tells them."""
-        return limiting.change(self._node.limits, fields)
+        """Changes the limits of transfers, for this node and the next ones, and tells them."""
+        node = self._node
+        limiting.change(node.limits, fields, setting=node.settings.rate)
+        if limiting.changes(fields):
+            kept = limiting.to_keep(node.limits, fields, await node.store.read(local.kept_limits))
+            await node.store.write(lambda writer: local.keep_limits(writer.connection, kept), quiet=True)
+        return limiting.tell(node.limits, setting=node.settings.rate)
 
     async def invite(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Makes a code, and tells what becomes of it."""

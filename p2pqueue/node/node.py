@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 from p2pqueue.config import Home, Settings, load_settings
 from p2pqueue.identity.keys import Identity, load
 from p2pqueue.identity.members import Members
+from p2pqueue.identity.roles import allows
 from p2pqueue.jobs import alone, local
 from p2pqueue.jobs.opening import open_store
+from p2pqueue.jobs.orders import Order
 from p2pqueue.node.answers import Answers
-from p2pqueue.node.limiting import limits_of
 from p2pqueue.node.standing import Standing
 from p2pqueue.node.supervision import supervised
 from p2pqueue.nodelock import NodeLock
+from p2pqueue.payload.limiting import limits_of
 from p2pqueue.payload.shelf import Shelf
 from p2pqueue.peers.network import Network
 from p2pqueue.peers.parts import Parts
@@ -154,11 +156,11 @@ class Node:
         stack.callback(self.shelf.close)
         await asyncio.to_thread(self.shelf.sweep_landings)
         self.roster = Roster(started=time.monotonic(), others=False)
-        self.limits = limits_of(settings.rate)
+        self.limits = limits_of(settings.rate, await self.store.read(local.kept_limits))
         parts = Parts(
             store=self.store, shelf=self.shelf, identity=self.identity, settings=settings, members=Members(self.identity), live=self.live,
             roster=self.roster, hello=lambda: self.worker.presence().to_fields(),
-            look=self._look, on_linked=self._linked, on_gone=self._gone,
+            look=self._look, obey=self._obey, on_linked=self._linked, on_gone=self._gone,
             on_twin=self._standing.met_twin,
             on_label=self._standing.rename, wanted=lambda: self.wanting.uploads(), limits=self.limits,
         )  # fmt: skip
@@ -283,6 +285,10 @@ class Node:
         """Another device has said something of a job, or of itself."""
         self.worker.rung()
         self.store.ring()
+
+    def _obey(self, orders: Sequence[Order]) -> None:
+        """Another device has said that jobs shall stop which may run here."""
+        self.worker.orders.heard(orders, writes=allows(self.identity.role, "cancel"))
 
     def _linked(self) -> None:
         """Another device is linked, and may have what could not be had."""

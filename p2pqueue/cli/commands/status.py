@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 def status_command(invocation: Invocation) -> None:
     """Shows this device and its node."""
     from p2pqueue.identity.keys import load
-    from p2pqueue.jobs import rows
+    from p2pqueue.jobs import local, rows
 
     home = invocation.home
     with reading(home) as connection:
-        counts = rows.counts(connection)
+        counts, kept = rows.counts(connection), local.kept_limits(connection)
         heads = {author.hex(): seq for author, seq in connection.execute("SELECT author, seq FROM heads ORDER BY author")}
         digest = _digest(connection) if invocation.json else ""
     document = {
         **home_document(home, load(home)),
         "settings": {"trouble": _settings_trouble(home)},
         "node": _node(home),
+        "limits": kept,
         "counts": counts,
         "disk": {"used": _used(home), "free": _free(home)},
         "heads": heads,
@@ -62,6 +63,7 @@ def _status_lines(document: dict[str, Any]) -> list[str]:
             *([("Settings", f"{plain(trouble)}; no node starts with it")] if trouble else []),
             ("Node", _node_words(node)),
             *_network_facts(node.get("network")),
+            *_limit_facts((node.get("network") or {}).get("limits") or document["limits"]),
             ("Jobs", counts),
             ("Disk", f"{quantities.bytes_text(disk['used'])} used, {quantities.bytes_text(disk['free'])} free"),
         ]
@@ -124,12 +126,19 @@ def _network_facts(network: dict[str, Any] | None) -> list[tuple[str, str]]:
     carried = {lane: size for lane, size in network["carried"].items() if size}
     if carried:
         facts.append(("Fetched", ", ".join(f"{quantities.bytes_text(size)} by {lane}" for lane, size in carried.items())))
-    limits = network.get("limits") or {}
+    return facts
+
+
+def _limit_facts(limits: dict[str, Any]) -> list[tuple[str, str]]:
+    """What slows files down: by the running node, else what was set for the next one."""
+    facts = []
     if limits.get("rate"):
         facts.append(("Limit", f"{quantities.bytes_text(limits['rate'])}/s of files in each direction"))
     if limits.get("all_paused") or limits.get("paused"):
         paused = "all transfers" if limits["all_paused"] else f"transfers with {quantities.counted(len(limits['paused']), 'device')}"
         facts.append(("Paused", f"{paused}; `p2pqueue limit --resume all` lets them go"))
+    if limits.get("metered"):
+        facts.append(("Metered", "interfaces are used for files; `p2pqueue limit --no-metered` leaves them alone"))
     return facts
 
 
