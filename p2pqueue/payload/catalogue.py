@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from p2pqueue.errors import DamagedHome, DiskFull, HomeBusy, NewerDatabase, P2PQueueError, ReadOnlyHome, WorldError
 from p2pqueue.private import FILE_MODE, in_words, make_private_dir, write_private
 
-VERSION: Final = 2
+VERSION: Final = 3
 SPARE_SIZE: Final = 512 * 1024  # bytes: more than the log grows by when thousands of rows are deleted
 BUSY_TIMEOUT: Final = 20.0  # seconds that a write waits for those of other processes
 
@@ -117,7 +117,10 @@ ALTER TABLE files ADD COLUMN fetched INTEGER NOT NULL DEFAULT 0; -- 1: it came f
 ALTER TABLE files ADD COLUMN since REAL NOT NULL DEFAULT 0;      -- seconds since 1970
 CREATE INDEX files_folder ON files (folder);
 """
-_STEPS: Final = (SCHEMA, SCHEMA_2)  # from each version to the next
+SCHEMA_3: Final = """
+ALTER TABLE plain ADD COLUMN tag BLOB;  -- with which the sealed chunk ends; NULL where it was not kept
+"""
+_STEPS: Final = (SCHEMA, SCHEMA_2, SCHEMA_3)  # from each version to the next
 
 _FULL = 13  # SQLITE_FULL
 _BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED

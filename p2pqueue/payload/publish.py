@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from p2pqueue.errors import BadShard
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
-from p2pqueue.payload.format import INLINE_REFERENCES, PART_SIZE, ROOT_LIMIT
+from p2pqueue.payload.format import INLINE_REFERENCES, PART_SIZE, ROOT_LIMIT, TAG_SIZES
 from p2pqueue.payload.manifest import FileManifest, FolderManifest, Manifest, PartedManifest, TreeManifest, decode, encode
 from p2pqueue.payload.plain import FileIdentity
 from p2pqueue.payload.seal import Sealer, Shard
@@ -26,6 +26,10 @@ INSERT INTO files (address, capability, name, size, source, copied, folder, kind
 ON CONFLICT (address) DO UPDATE SET
     source = coalesce(excluded.source, source), copied = max(excluded.copied, copied), folder = coalesce(excluded.folder, folder),
     fetched = min(excluded.fetched, fetched), since = excluded.since
+"""
+ADD_PLAIN = """
+INSERT INTO plain (address, source, offset, length, algorithm, key, tag) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET tag = coalesce(tag, excluded.tag)
 """
 UNUSE_MISSING = "DELETE FROM uses WHERE root = ? AND address NOT IN (SELECT address FROM stored)"
 
@@ -44,16 +48,17 @@ class Stored:
 
 def publish(
     batch: Batch, manifest: FileManifest, space_key: bytes, *, source: FileIdentity | None = None, owned: bool = False,
-    also: Callable[[sqlite3.Connection, Capability], None] | None = None,
+    tags: bytes | bytearray = b"", also: Callable[[sqlite3.Connection, Capability], None] | None = None,
 ) -> Stored:  # fmt: skip
     """Ends a batch with the manifest of a file, whose chunks are in the batch, or in the plain file `source`.
 
+    `tags` are those of its sealed chunks, one after the other.
     What `also` writes is written in the same transaction.
     """
     root = seal_manifest(manifest, Sealer(space_key, algorithm=manifest.algorithm, capacity=ROOT_LIMIT), batch.add)
 
     def finish(connection: sqlite3.Connection) -> None:
-        number = None if source is None else _add_source(connection, source, manifest, owned)
+        number = None if source is None else _add_source(connection, source, manifest, owned, tags)
         add_file(connection, root, manifest.name, manifest.size, source=number, copied=source is None)
         add_uses(connection, root, batch.addresses)
         if also is not None:
@@ -76,10 +81,14 @@ def publish_folder(batch: Batch, manifest: FolderManifest, space_key: bytes, alg
 
 
 def enter_fetched(
-    connection: sqlite3.Connection, root: Capability, manifest: FileManifest, source: FileIdentity, addresses: set[bytes]
-) -> None:
-    """Enters a file that came from elsewhere and now lies, whole, in a plain file of this home; `addresses` are its manifest's."""
-    number = _add_source(connection, source, manifest, owned=True)
+    connection: sqlite3.Connection, root: Capability, manifest: FileManifest, source: FileIdentity, addresses: set[bytes], *,
+    tags: bytes | bytearray = b"",
+) -> None:  # fmt: skip
+    """Enters a file that came from elsewhere and now lies, whole, in a plain file of this home; `addresses` are its manifest's.
+
+    `tags` are those of its chunks, one after the other; nothing but zeros where one isn't known.
+    """
+    number = _add_source(connection, source, manifest, True, tags)
     add_file(connection, root, manifest.name, manifest.size, source=number, fetched=True)
     add_uses(connection, root, addresses)
     go_on_plain(connection, root)
@@ -124,7 +133,9 @@ def seal_manifest(manifest: FileManifest | FolderManifest | TreeManifest, sealer
     return Capability(sealer.algorithm, root.address, root.key, len(data))
 
 
-def _add_source(connection: sqlite3.Connection, source: FileIdentity, manifest: FileManifest, owned: bool) -> int:
+def _add_source(
+    connection: sqlite3.Connection, source: FileIdentity, manifest: FileManifest, owned: bool, tags: bytes | bytearray
+) -> int:  # fmt: skip
     path = os.fsencode(source.path)
     row = connection.execute(
         "SELECT id FROM sources WHERE path = ? AND marks = ?",  # sources_path
@@ -135,10 +146,13 @@ def _add_source(connection: sqlite3.Connection, source: FileIdentity, manifest: 
         values = (path, source.marks, str(source.device), owned)
         number = connection.execute("INSERT INTO sources (path, marks, device, owned) VALUES (?, ?, ?, ?)", values).lastrowid
         assert number is not None
-    connection.executemany(
-        "INSERT INTO plain (address, source, offset, length, algorithm, key) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        ((chunk.address, number, chunk.offset, chunk.size, manifest.algorithm, chunk.key) for chunk in manifest.chunks()),
+    size = TAG_SIZES.get(manifest.algorithm, 0)
+    found = (tags[size * place : size * (place + 1)] for place in range(manifest.chunk_count))
+    rows = (
+        (chunk.address, number, chunk.offset, chunk.size, manifest.algorithm, chunk.key, bytes(tag) if any(tag) else None)
+        for chunk, tag in zip(manifest.chunks(), found, strict=True)
     )
+    connection.executemany(ADD_PLAIN, rows)
     return number
 
 

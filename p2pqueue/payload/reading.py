@@ -32,7 +32,7 @@ PIECE: Final = 1024**2  # bytes that are given out at once
 MOVED_WITHIN: Final = 0.05  # seconds in which a file that is moved elsewhere is entered there
 
 PLACES: Final = """
-SELECT s.path, s.marks, min(p.offset), p.length, p.algorithm, p.key
+SELECT s.path, s.marks, min(p.offset), p.length, p.algorithm, p.key, x'', p.tag
 FROM plain p JOIN sources s ON s.id = p.source
 WHERE p.address = ?  -- primary key
 GROUP BY p.source  -- a file full of zeros has one chunk thousands of times
@@ -57,6 +57,13 @@ class Place:
     algorithm: int
     key: bytes
     pieces: bytes = b""  # of several: path below, marks, offset and length of each, as MessagePack
+    tag: bytes | None = None  # of the sealed chunk, where it was kept
+
+    def fits(self, sealed: memoryview, address: bytes) -> bool:
+        """Says whether what was sealed from here is the shard of that address: by its tag (`seal`), else by the address itself."""
+        if self.tag is None:
+            return address_of(sealed) == address
+        return sealed[self.length :] == self.tag
 
 
 class Reader:
@@ -147,7 +154,7 @@ class Reader:
         raise missing(chunk.address, name, changed)
 
     def sealed(self, address: bytes) -> bytes:
-        """A shard for somebody else: stored, or sealed now from a plain file, its address checked in either case."""
+        """A shard for somebody else: stored, or sealed now from a plain file, checked in either case."""
         size = self._store.size_of(address)  # no memory for what isn't here: anybody of the space may ask for anything
         stored = None if size is None else self._store.load(address, self._sealed_buffer(min(size, LARGEST_SHARD))[:size])
         if stored is not None:
@@ -157,7 +164,7 @@ class Reader:
             made = pages(place.length + TAG_SIZES[place.algorithm])
             if self._read_range(place, made[: place.length]):
                 seal_into(place.algorithm, place.key, made[: place.length], made)  # in place
-                if address_of(made) == address:
+                if place.fits(made, address):
                     return bytes(made)
             changed = self.changed_in(place)
         raise missing(address, "a file", changed)
@@ -209,7 +216,7 @@ class Reader:
         if chunk_key(self._space_key, out[: place.length]) == chunk.key:
             return True
         # The space key may have changed since: then the seal itself, under the key of the manifest, is compared.
-        return address_of(self._seal_again(place, out[: place.length])) == chunk.address
+        return place.fits(self._seal_again(place, out[: place.length]), chunk.address)
 
     def _seal_again(self, place: Place, plain: memoryview) -> memoryview:
         size = place.length + TAG_SIZES[place.algorithm]

@@ -5,6 +5,11 @@ different plaintexts, the nonce may be constant, and within a space equal chunks
 address is the BLAKE3 hash of the ciphertext. The number of the algorithm and the version of the format are bound
 as additional data.
 
+A shard ends with its *tag*, by which whoever has the key tells a changed one. To see whether a file of one's own
+still holds a chunk, sealing it under its old key and comparing the tag is enough, and saves the hash: another
+plaintext has that tag with a chance of 2^-128 (AEGIS-256) or, in the largest chunk, 2^-84 (Poly1305). Whoever could
+look for one would need the key, and would change his own device's file; who fetches the shard checks its address.
+
 AEGIS-256 seals where the CPU has AES instructions; without them it is twenty times slower than
 XChaCha20-Poly1305, which is taken then. Both are opened everywhere. Sealing goes into a kept buffer and without
 the GIL through the library handle of PyNaCl; where that handle is missing, its public functions do.
@@ -53,6 +58,7 @@ class Shard:
     address: bytes
     key: bytes
     body: memoryview
+    tag: bytes = b""  # with which the body ends; empty where it was sealed elsewhere
 
 
 class Sealer:
@@ -68,7 +74,7 @@ class Sealer:
         key = chunk_key(self._space_key, chunk)
         body = self._out[: len(chunk) + TAG_SIZES[self.algorithm]]
         seal_into(self.algorithm, key, chunk, body)
-        return Shard(blake3(body).digest(), key, body)
+        return Shard(blake3(body).digest(), key, body, bytes(body[len(chunk) :]))
 
 
 def chunk_key(space_key: bytes, chunk: Buffer) -> bytes:

@@ -305,8 +305,9 @@ class Shelf:
             return known
         settle(identity)
         with Batch(self._store, self._catalogue, limited=False) as batch:
-            manifest = seal_file(file, identity, name, ingest)
-            return publish(batch, manifest, self._space_key, source=identity, owned=owned)
+            tags = bytearray()
+            manifest = seal_file(file, identity, name, ingest, lambda shard: tags.extend(shard.tag))
+            return publish(batch, manifest, self._space_key, source=identity, owned=owned, tags=tags)
 
     def _is_sound(self, capability: str) -> bool:
         return holdings.is_sound(self._catalogue, self._store, parse_capability(capability))

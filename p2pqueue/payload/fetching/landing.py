@@ -23,6 +23,7 @@ from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.fetching.opening import Opener
 from p2pqueue.payload.fetching.record import COMMIT_EVERY, Record
+from p2pqueue.payload.format import TAG_SIZES
 from p2pqueue.payload.manifest import Chunk, FileManifest
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.plain import identify, settle
@@ -51,6 +52,8 @@ class Landing:
         self._uncommitted = 0  # bytes
         self._committing = False
         self._opener = Opener(manifest.algorithm)
+        self._tag_size = TAG_SIZES.get(manifest.algorithm, 0)
+        self._tags = bytearray(self._tag_size * manifest.chunk_count)  # of what comes in this fetch
         try:
             make_private_dir(landings)
             make_private_dir(self._folder)
@@ -98,12 +101,14 @@ class Landing:
         Raises `BadShard` for another shard than was asked for, `MalformedMessage` where the manifest itself is wrong,
         and `DiskFull` and its like.
         """
+        tag = bytes(shard[chunk.plain_size :])
         plain = self._opener.open(chunk, shard)
         with self._writing() as descriptor:
             if descriptor < 0:
                 return False  # nobody waits for it any more
             for each, where in ((number, chunk), *also):
                 _write_at(descriptor, plain[where.skip : where.skip + where.size], where.offset)
+                self._tags[each * self._tag_size : (each + 1) * self._tag_size] = tag
                 self._record.mark(each)
                 if self._is_due(where.size):
                     self._commit(descriptor)
@@ -126,7 +131,7 @@ class Landing:
             settle(identity)
 
             def enter(connection: sqlite3.Connection) -> None:
-                enter_fetched(connection, root, self._manifest, identity, batch.addresses)
+                enter_fetched(connection, root, self._manifest, identity, batch.addresses, tags=self._tags)
 
             batch.end(enter, keep=root.address)
         except BaseException as error:

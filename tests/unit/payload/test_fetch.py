@@ -10,13 +10,14 @@ import pytest
 
 from p2pqueue.errors import DiskFull, MalformedMessage, PayloadUnavailable
 from p2pqueue.home import Home
+from p2pqueue.payload import reading
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.fetching import fetch, gathering, plan, transfer
 from p2pqueue.payload.fetching.fetch import Fetcher
 from p2pqueue.payload.fetching.source import ShardMissing, SourceFailed
 from p2pqueue.payload.format import LARGEST_FILE, PART_SIZE, REFERENCE_SIZE, ROOT_LIMIT, TAG_SIZES
 from p2pqueue.payload.manifest import FileManifest, PartedManifest, encode
-from p2pqueue.payload.seal import Sealer
+from p2pqueue.payload.seal import Sealer, address_of
 from p2pqueue.payload.shelf import Shelf
 from tests.unit.payload.conftest import MIB, SPACE_KEY, MakeFile, content
 from tests.unit.payload.peers import Peer
@@ -51,6 +52,38 @@ async def test_a_fetched_file_is_whole_and_can_be_served_on(shelf: Shelf, there:
     assert b"".join(shelf.open(stored.capability)) == content(size)
     for chunk in there.describe(stored.capability).chunks():
         assert shelf.shard(chunk.address) == there.shard(chunk.address)
+
+
+async def test_what_came_is_served_on_without_hashing_it_again(
+    shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a file whose first part came before a cut, I expect the chunks of the second to be checked by their tags."""
+    stored = there.ingest(make_file(4 * MIB), copy=False)
+    chunks = list(there.describe(stored.capability).chunks())
+    served: list[bytes] = []
+
+    def cut(shard: bytes) -> bytes:
+        served.append(shard)
+        if len(served) > 3:
+            raise SourceFailed("the cable was pulled")
+        return shard
+
+    with monkeypatch.context() as brief:
+        brief.setattr(transfer, "PATIENCE", 0.3)
+        with pytest.raises(PayloadUnavailable):
+            await Fetcher(shelf, lambda: [Peer(there, fate=cut)]).fetch(stored.capability)
+    fetched = await Fetcher(shelf, lambda: [Peer(there)]).fetch(stored.capability)
+    came = sum(fetched.received.values()) // MIB
+    assert 0 < came < len(chunks)
+    hashed: list[bytes] = []
+
+    def note(shard: memoryview) -> bytes:
+        hashed.append(address_of(shard))
+        return hashed[-1]
+
+    monkeypatch.setattr(reading, "address_of", note)
+    assert [address_of(shelf.shard(chunk.address)) for chunk in chunks] == [chunk.address for chunk in chunks]
+    assert len(hashed) == len(chunks) - came
 
 
 async def test_what_is_here_already_is_not_fetched(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from p2pqueue.errors import DamagedHome, HomeBusy, NewerDatabase, ReadOnlyHome
 from p2pqueue.home import Home
 from p2pqueue.payload.catalogue import SCHEMA, Catalogue
+from p2pqueue.payload.seal import address_of
 from p2pqueue.payload.shelf import Shelf
 from tests.unit.payload.conftest import MIB, SPACE_KEY, content
 
@@ -127,4 +129,23 @@ def test_a_shelf_of_the_first_version_goes_on_with_all_its_files(home: Home) -> 
     shelf = Shelf(home, SPACE_KEY)
     assert shelf.ingest_bytes(b"new", "new").name == "new"
     assert [held.name for held in shelf.inventory()] == ["old", "new"]
+    shelf.close()
+
+
+def test_a_shelf_of_the_second_version_serves_its_plain_files_on(home: Home, tmp_path: Path) -> None:
+    """Given a catalogue that keeps no tags, I expect its files to be served as before, and new ones beside them."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for path in (old, new):
+        path.write_bytes(os.urandom(MIB))
+    shelf = Shelf(home, SPACE_KEY)
+    address = shelf.addresses(shelf.ingest(old, copy=False).capability)[0]
+    shelf.close()
+    with sqlite3.connect(home.shelf_file, isolation_level=None) as connection:
+        connection.execute("ALTER TABLE plain DROP COLUMN tag")
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    assert address_of(shelf.shard(address)) == address
+    shelf.ingest(new, copy=False)
+    tags = Catalogue(home.shelf_file).read(lambda c: c.execute("SELECT tag IS NULL FROM plain ORDER BY source").fetchall())
+    assert tags == [(1,), (0,)]
     shelf.close()

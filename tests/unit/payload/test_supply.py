@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from p2pqueue.errors import InputChanged, PayloadUnavailable
 from p2pqueue.home import Home
+from p2pqueue.payload import reading, supply
 from p2pqueue.payload.format import AEGIS_256, LARGEST_SHARD, TAG_SIZES, XCHACHA20_POLY1305
 from p2pqueue.payload.seal import address_of, open_into, seal_into
 from p2pqueue.payload.shelf import Shelf
@@ -71,6 +73,59 @@ def test_a_plain_file_that_changed_is_told_and_not_sent(shelf: Shelf, tmp_path: 
         path.write_bytes(os.urandom(MIB))
         with pytest.raises(InputChanged, match="changed since it was enqueued"):
             supply.fill(held, memoryview(bytearray(held.size)))
+
+
+def sealed_of(shelf: Shelf, address: bytes) -> memoryview:
+    with shelf.supply() as supply:
+        held = supply.find(address)
+        assert held is not None
+        return supply.fill(held, memoryview(bytearray(held.size)))
+
+
+def change_unseen(path: Path) -> None:
+    """Changes one byte of a file, and nothing that its folder tells of it."""
+    told = path.stat()
+    with path.open("r+b") as file:
+        file.seek(MIB + 5)
+        byte = file.read(1)[0]
+        file.seek(MIB + 5)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
+
+
+def test_a_shard_of_a_plain_file_is_checked_by_its_tag_and_not_hashed_again(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file.bin"
+    path.write_bytes(os.urandom(2 * MIB + 9))
+    addresses = shelf.addresses(shelf.ingest(path, copy=False).capability)[:-1]
+    assert len(addresses) == 3
+
+    def refuse(shard: memoryview) -> bytes:
+        raise AssertionError(f"{len(shard)} bytes were hashed")
+
+    for module in (reading, supply):
+        monkeypatch.setattr(module, "address_of", refuse)
+    assert [address_of(sealed_of(shelf, address)) for address in addresses] == addresses
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["with its tag", "of an older version"])
+@pytest.mark.parametrize("algorithm", [AEGIS_256, XCHACHA20_POLY1305])
+def test_a_plain_file_that_changed_behind_its_marks_is_told_and_not_sent(tmp_path: Path, algorithm: int, kept: bool) -> None:
+    shelf = Shelf(Home(tmp_path / "home"), bytes(32), quota=100 * MIB, reserve=0, algorithm=algorithm)
+    path = tmp_path / "file.bin"
+    path.write_bytes(os.urandom(2 * MIB))
+    sound, broken, _ = shelf.addresses(shelf.ingest(path, copy=False).capability)
+    if not kept:
+        with sqlite3.connect(shelf.home.shelf_file) as connection:
+            connection.execute("UPDATE plain SET tag = NULL")
+        connection.close()
+    change_unseen(path)
+    assert address_of(sealed_of(shelf, sound)) == sound
+    for give in (sealed_of, Shelf.shard):
+        with pytest.raises(InputChanged, match="changed since it was enqueued"):
+            give(shelf, broken)
+    shelf.close()
 
 
 def test_what_was_never_here_is_not_found(shelf: Shelf) -> None:
