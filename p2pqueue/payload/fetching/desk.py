@@ -251,8 +251,8 @@ class Asked:
         self._body = body
         return body
 
-    def put(self, body: bytes) -> None:
-        """What came, where it came in a buffer of its own."""
+    def put(self, body: memoryview | bytes) -> None:
+        """As `Request` says."""
         self._body = body
 
     def advance(self, size: int) -> None:

@@ -92,6 +92,9 @@ class Request(Protocol):
         Raises `BadShard` for more than `size`, or for nothing: the lane then hands that error to `fail`.
         """
 
+    def put(self, body: memoryview) -> None:
+        """Instead of `room`: what came, where it came in memory of its own. Nobody changes that any more."""
+
     def advance(self, size: int) -> None:
         """Tells that so many more bytes have come: a source that is slow is not taken for a silent one."""
 
@@ -121,7 +124,7 @@ class Delivering(Source, Protocol):
     """A source that receives into the buffer of the request, in the event loop."""
 
     async def deliver(self, request: Request) -> None:
-        """Fills `request.room(…)`; the fetch finishes it in a thread. Raises `ShardMissing`, `SourceFailed`, `BadShard`.
+        """Fills `request.room(…)`, or calls `put`; the fetch finishes it in a thread. Raises `ShardMissing`, `SourceFailed`, `BadShard`.
 
         It is cancelled when the shard is not wanted any more.
         """

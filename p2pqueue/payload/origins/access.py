@@ -22,8 +22,8 @@ class AnyOrigin(Source, Protocol):
     async def has(self, address: bytes) -> bool:
         """Says whether a shard is there."""
 
-    async def put(self, address: bytes, body: bytes) -> None:
-        """Puts a shard there."""
+    async def put(self, address: bytes, body: bytes | memoryview) -> None:
+        """Puts a shard there. Nobody holds its memory any more when this returns."""
 
     async def delete(self, address: bytes) -> None:
         """Removes a shard, if it is there."""

@@ -90,8 +90,10 @@ class Bucket:
                 self._no_bucket(error)
                 return None
 
-    async def put(self, name: str, body: bytes) -> None:
+    async def put(self, name: str, body: bytes | memoryview) -> None:
         """As `ObjectStore.put`."""
+        if self._scheme == "memory":
+            body = bytes(body)  # that store would keep the caller's own memory
         async with self._worded():
             await self._obstore.put_async(self._store, name, body, use_multipart=False)
 

@@ -42,13 +42,12 @@ class BucketClient:
         return body
 
     async def deliver(self, request: Request) -> None:
-        """Fills the buffer of a request. Raises `ShardMissing`, `SourceFailed` and `BadShard`."""
+        """Brings what a request asks for, where the bucket's library put it. Raises `ShardMissing` and `SourceFailed`."""
         async with _as_source():
             body = await self.store.view(SHARDS + request.address.hex(), limit=request.size)
         if body is None:
             raise ShardMissing
-        request.room(len(body))[:] = body
-        request.advance(len(body))
+        request.put(body)
         self.on_bytes(len(body))
 
     async def has(self, address: bytes) -> bool:
@@ -56,7 +55,7 @@ class BucketClient:
         async with _as_source():
             return await self.store.size(SHARDS + address.hex()) is not None
 
-    async def put(self, address: bytes, body: bytes) -> None:
+    async def put(self, address: bytes, body: bytes | memoryview) -> None:
         """Puts a shard there."""
         async with _as_source():
             await self.store.put(SHARDS + address.hex(), body)

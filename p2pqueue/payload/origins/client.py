@@ -119,7 +119,7 @@ class OriginClient:
 
         return await self._ask("HEAD", _shard(address), read)
 
-    async def put(self, address: bytes, body: bytes) -> None:
+    async def put(self, address: bytes, body: bytes | memoryview) -> None:
         """Puts a shard there, or where it says. Raises `SourceFailed`, with the origin's words when it is full."""
 
         async def read(answer: aiohttp.ClientResponse) -> None:
@@ -197,13 +197,13 @@ class OriginClient:
         return bytes(body)
 
     async def _ask(
-        self, method: str, path: str, read: Callable[[aiohttp.ClientResponse], Awaitable[T]], body: bytes | None = None
+        self, method: str, path: str, read: Callable[[aiohttp.ClientResponse], Awaitable[T]], body: bytes | memoryview | None = None
     ) -> T:  # fmt: skip
         headers = {} if self.address.token is None else {"Authorization": f"Bearer {self.address.token}"}
         return await self._request(method, f"{self.address.base}/{path}", headers, read, body)
 
     async def _elsewhere(
-        self, method: str, url: str, read: Callable[[aiohttp.ClientResponse], Awaitable[T]], body: bytes | None = None
+        self, method: str, url: str, read: Callable[[aiohttp.ClientResponse], Awaitable[T]], body: bytes | memoryview | None = None
     ) -> T:  # fmt: skip
         """As `_ask`, of the bucket that the origin named; it isn't told the origin's token."""
         host = urlsplit(url).hostname or ""
@@ -213,7 +213,8 @@ class OriginClient:
         return await self._request(method, url, headers, read, body)
 
     async def _request(
-        self, method: str, url: str, headers: dict[str, str], read: Callable[[aiohttp.ClientResponse], Awaitable[T]], body: bytes | None
+        self, method: str, url: str, headers: dict[str, str], read: Callable[[aiohttp.ClientResponse], Awaitable[T]],
+        body: bytes | memoryview | None,
     ) -> T:  # fmt: skip
         limit = aiohttp.ClientTimeout(total=TIMEOUT)
         data = None if body is None else io.BytesIO(body)

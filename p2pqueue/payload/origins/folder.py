@@ -50,7 +50,7 @@ class Folder:
         """As `ObjectStore.size`."""
         return await asyncio.to_thread(_size, self.path_of(name))
 
-    async def put(self, name: str, body: bytes) -> None:
+    async def put(self, name: str, body: bytes | memoryview) -> None:
         """As `ObjectStore.put`."""
         await asyncio.to_thread(self._write, self.path_of(name), body)
 
@@ -78,7 +78,7 @@ class Folder:
             raise StoreFailed(f"{path.name} has more than {limit} bytes")
         return body
 
-    def _write(self, target: Path, body: bytes) -> None:
+    def _write(self, target: Path, body: bytes | memoryview) -> None:
         try:
             if not target.parent.is_dir():
                 self._make(target.parent)
@@ -91,7 +91,7 @@ class Folder:
         except WorldError as error:
             raise StoreFailed(str(error)) from error
 
-    def _replace(self, target: Path, body: bytes) -> None:
+    def _replace(self, target: Path, body: bytes | memoryview) -> None:
         temporary = target.parent / f"{_CUT}{target.name}.{os.urandom(4).hex()}"
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), FILE_MODE), "wb", 0) as file:

@@ -52,7 +52,7 @@ class ObjectStore(Protocol):
     async def size(self, name: str) -> int | None:
         """How many bytes a body has, None where there is none."""
 
-    async def put(self, name: str, body: bytes) -> None:
+    async def put(self, name: str, body: bytes | memoryview) -> None:
         """Keeps a body, in place of an earlier one; durable when it returns. Raises `StoreFull`."""
 
     async def delete(self, name: str) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.fetching.source import SourceFailed
+from p2pqueue.payload.memory import pages
 from p2pqueue.payload.origins.access import AnyOrigin
 from p2pqueue.payload.reading import missing
 from p2pqueue.payload.shelf import Shelf
@@ -28,7 +29,7 @@ FIRST_WAIT: Final = 2.0  # seconds after a failure; doubles
 LONGEST_WAIT: Final = 120.0  # seconds
 AGAIN_AFTER: Final = 86_400.0  # seconds after which a file that was whole there is looked at again: another may have removed parts
 ASKED: Final = 8  # shards on end that were not there, after which only some are asked for before they are sent
-SAMPLE: Final = 16  # of so many one is asked for then
+SAMPLE: Final = 16  # shards after which one is asked for then; each that isn't there either doubles it
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Uploader:
         self._settled = asyncio.Event()
         self._done: dict[bytes, float] = {}  # addresses of manifests that the origin has, and when that was found
         self._absent = 0  # shards on end that were asked for and were not there
+        self._unasked = 0  # that are sent before the next is asked for
         self.sent = 0  # bytes
         self.trouble: str | None = None  # why the last upload failed, until one succeeds
 
@@ -103,7 +105,7 @@ class Uploader:
             addresses = await asyncio.to_thread(self._shelf.addresses, capability)
             others = list(dict.fromkeys(addresses[:-1]))
             await self._note(root, [*others, root])
-            self._absent = 0
+            self._absent = self._unasked = 0
             await self._put_all(others)
             await self._put(root, self._shelf.shard)
             _log.info("a file of %d shards is on the origin after %.1f s", len(addresses), time.monotonic() - now)
@@ -125,7 +127,7 @@ class Uploader:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _put(self, address: bytes, read: Callable[[bytes], bytes]) -> None:
+    async def _put(self, address: bytes, read: Callable[[bytes], bytes | memoryview]) -> None:
         if (why := self._forbids()) is not None:
             raise SourceFailed(why)
         if await self._is_there(address):
@@ -136,12 +138,16 @@ class Uploader:
         self.sent += len(body)
 
     async def _is_there(self, address: bytes) -> bool:
-        """Asks, unless the last were all missing: then a sample tells whether that has changed."""
-        if self._absent >= ASKED and self._absent % SAMPLE:
-            self._absent += 1
+        """Asks, unless the last were all missing: then samples, fewer and fewer, tell whether that has changed."""
+        if self._unasked:
+            self._unasked -= 1
             return False
+        if self._absent >= ASKED:  # told before the answer comes: the others don't ask meanwhile
+            self._unasked = SAMPLE * 2 ** (self._absent - ASKED)
         there = await self._origin.has(address)
         self._absent = 0 if there else self._absent + 1
+        if there:
+            self._unasked = 0
         return there
 
 
@@ -152,11 +158,11 @@ class _Reading:
         self._supply = supply
         self._buffer = memoryview(b"")
 
-    def shard(self, address: bytes) -> bytes:
-        """The shard of that address. Raises `PayloadUnavailable` and `InputChanged`."""
+    def shard(self, address: bytes) -> memoryview:
+        """The shard of that address, until the next one is read. Raises `PayloadUnavailable` and `InputChanged`."""
         held = self._supply.find(address)
         if held is None:
             raise missing(address, "a file", None)
         if len(self._buffer) < held.size:
-            self._buffer = memoryview(bytearray(held.size))
-        return bytes(self._supply.fill(held, self._buffer))
+            self._buffer = pages(held.size)
+        return self._supply.fill(held, self._buffer)

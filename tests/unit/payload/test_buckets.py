@@ -73,6 +73,13 @@ async def test_every_place_keeps_gives_lists_and_removes_objects(store: ObjectSt
     assert await names_in(store) == [f"mail/{MAIL}", "shards/y"]
 
 
+async def test_what_was_put_stays_when_the_caller_uses_its_memory_again(store: ObjectStore) -> None:
+    memory = bytearray(BODY)
+    await store.put("shards/x", memoryview(memory)[1:])
+    memory[:] = bytes(len(BODY))
+    assert await store.get("shards/x", limit=len(BODY)) == BODY[1:]
+
+
 async def test_an_origin_stands_before_every_place(store: ObjectStore) -> None:
     keeping = await Keeping.open(store, quota=1_000_000)
     async with serving(keeping) as client:

@@ -45,7 +45,7 @@ class Stage:
         self.elsewhere: dict[str, FileManifest] = {}
         put = self.bucket.put
 
-        async def counted(name: str, body: bytes) -> None:
+        async def counted(name: str, body: bytes | memoryview) -> None:
             if self.fails:
                 self.fails -= 1
                 raise SourceFailed("the bucket is out of order")
@@ -86,6 +86,16 @@ class Stage:
                 await asyncio.sleep(0.02)
         finally:
             task.cancel()
+
+    async def uploader_settles(self) -> None:
+        """The same, without asking the bucket for anything."""
+        task = asyncio.get_running_loop().create_task(self.uploader.run())
+        try:
+            async with asyncio.timeout(30):
+                await self.uploader.settled()
+        finally:
+            task.cancel()
+        assert self.uploader.trouble is None
 
     async def is_there(self, capability: str) -> bool:
         return all([await self.client.has(address) for address in self.shelf.addresses(capability)])
@@ -134,6 +144,31 @@ async def test_an_upload_that_was_cut_goes_on_where_it_was(stage: Stage) -> None
     await stage.uploaded()
     assert not {f"shards/{address.hex()}" for address in addresses[:3]} & set(stage.puts)
     assert len(stage.puts) == 3
+
+
+async def test_a_large_file_that_is_not_there_is_hardly_asked_for(stage: Stage) -> None:
+    stage.wanted = [stage.file(60 * MIB)]
+    asked: list[str] = []
+    size = stage.bucket.size
+
+    async def counted(name: str) -> int | None:
+        asked.append(name)
+        return await size(name)
+
+    stage.bucket.size = counted  # type: ignore[method-assign]
+    await stage.uploader_settles()
+    assert len(stage.puts) == 61
+    assert len(asked) <= 1 + 8 + 3  # the manifest, the first of each task, and fewer and fewer of the others
+
+
+async def test_an_upload_that_was_cut_far_on_finds_all_that_is_there(stage: Stage) -> None:
+    stage.wanted = [stage.file(60 * MIB)]
+    addresses = stage.shelf.addresses(stage.wanted[0])
+    for address in addresses[:50]:
+        await stage.client.put(address, stage.shelf.shard(address))
+    stage.puts.clear()
+    await stage.uploader_settles()
+    assert sorted(stage.puts) == sorted(f"shards/{address.hex()}" for address in addresses[50:])
 
 
 async def test_nothing_is_sent_while_transfers_are_paused_and_the_reason_is_told(stage: Stage) -> None:
