@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from p2pqueue.identity.members import Members
 from p2pqueue.identity.roles import allows
+from p2pqueue.jobs.orders import Order, read_order
 from p2pqueue.peers.linked import LinkedPeer
 from p2pqueue.peers.signals import Signal
 from p2pqueue.workers.claiming.foretold import Told, read_told
@@ -24,17 +25,26 @@ PROGRESS_EVERY: Final = 0.1  # seconds between two signals of one job's progress
 class Hearsay:
     """Takes signals in, and says what happens here.
 
-    `emit` sends a signal to all; `look` makes the worker look at jobs again (None: at all that could be claimed).
+    `emit` sends a signal to all; `look` makes the worker look at jobs again (None: at all that could be claimed); `obey`
+    stops what runs here as others order.
     """
 
     def __init__(
-        self, *, live: Live, roster: Roster, members: Members, emit: Callable[..., None], look: Callable[[str | None], object]
+        self,
+        *,
+        live: Live,
+        roster: Roster,
+        members: Members,
+        emit: Callable[..., None],
+        look: Callable[[str | None], object],
+        obey: Callable[[Sequence[Order]], object] = lambda orders: None,
     ) -> None:
         self._live = live
         self._roster = roster
         self._members = members
         self._emit = emit
         self._look = look
+        self._obey = obey
         self._told: dict[str, float] = {}  # by job: when its progress was signalled last
 
     def heard(self, signal: Signal, peer: LinkedPeer) -> None:
@@ -53,6 +63,14 @@ class Hearsay:
                 begun = [told for each in fields.get("jobs", ()) if (told := read_told(each)) is not None]
                 if self._roster.foretold.heard(signal.source, begun, fields.get("back", ()), time.monotonic()):
                     self._look(None)
+            case "control" if self._may_cancel(signal.source, peer):
+                self._obey([order for each in fields.get("jobs", ()) if (order := read_order(each)) is not None])
+
+    def _may_cancel(self, device_id: str, peer: LinkedPeer) -> bool:
+        """Says whether what a device orders is obeyed: a linked one is who it is, others are as their rows say."""
+        member = self._members.get(device_id)
+        role = peer.role if device_id == peer.device_id else member.role if member is not None else ""
+        return allows(role, "cancel")
 
     def progress(self, job_id: str, claim: int, fraction: float, phase: str) -> None:
         """Tells others how far a job is that runs here."""

@@ -26,6 +26,7 @@ from p2pqueue.payload.origins.access import AnyOrigin, open_origin
 from p2pqueue.peers.greeting import greet
 from p2pqueue.peers.hearsay import Hearsay
 from p2pqueue.peers.linked import LinkedPeer
+from p2pqueue.peers.ordering import Ordering
 from p2pqueue.peers.pairing import Invitations
 from p2pqueue.peers.parts import Parts
 from p2pqueue.peers.replication import Replication
@@ -68,10 +69,13 @@ class Links:
         )  # fmt: skip
         self.seen = Seen(parts.store)
         self.hurried = asyncio.Event()  # there is something new to tell of this node
-        self.hearsay = Hearsay(live=parts.live, roster=parts.roster, members=parts.members, emit=self._emit, look=parts.look)
+        self.hearsay = Hearsay(
+            live=parts.live, roster=parts.roster, members=parts.members, emit=self._emit, look=parts.look, obey=parts.obey
+        )
         self.replication = Replication(
             parts.store, device_id=identity.device_id, relays=relays(identity.role), may_relay=relays, drop=self._drop
         )  # fmt: skip
+        self.ordering = Ordering(parts.store, emit=self._emit, is_linked=lambda: bool(self.mesh.peers))
         metered = Metered(settings.metered)
         self.sources = Sources(
             shelf.shard, frozenset(settings.lanes), self._origins, is_metered=lambda peer: metered.leads(peer.http_base),
@@ -133,8 +137,9 @@ class Links:
     async def run(self) -> None:
         """Carries everything until it is cancelled."""
         async with asyncio.TaskGroup() as group:
-            for loop in (self.replication.run(), self.sources.run(), greet(self.signals, self.hurried), self.twin.run(), self.seen.run()):
-                group.create_task(loop)
+            for each in (self.replication, self.ordering, self.sources, self.twin, self.seen):
+                group.create_task(each.run())
+            group.create_task(greet(self.signals, self.hurried))
             if self.retiring is not None:
                 group.create_task(self.retiring.run())
             if self.uploader is not None:

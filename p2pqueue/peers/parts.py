@@ -11,6 +11,7 @@ from p2pqueue.payload.limit import Limits
 if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
     from p2pqueue.identity.members import Members
+    from p2pqueue.jobs.orders import Order
     from p2pqueue.payload.shelf import Shelf
     from p2pqueue.replica.store import Store
     from p2pqueue.settings import Settings
@@ -24,6 +25,7 @@ class Parts:
 
     :param hello: the fields of what this node tells of itself.
     :param look: makes the worker look at a job again (None: at all that could be claimed).
+    :param obey: makes the worker stop jobs as another device ordered.
     :param on_linked: told that another device is linked.
     :param on_gone: told of each device whose link ended, and whether it said goodbye.
     :param on_twin: told in words that another running device has the key of this one, and by None that it has gone.
@@ -41,6 +43,7 @@ class Parts:
     roster: Roster
     hello: Callable[[], dict[str, Any]]
     look: Callable[[str | None], object]
+    obey: Callable[[Sequence[Order]], object]
     on_linked: Callable[[], object]
     on_gone: Callable[[str, bool], object]
     on_twin: Callable[[str | None], object]

@@ -106,4 +106,5 @@ _FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "progress": {"job": _text, "claim": _number, "fraction": _fraction, "phase": _text},
     "done": {"job": _text, "status": _text},
     "begun": {"jobs": _list, "back": _texts},
+    "control": {"jobs": _list},
 }  # fmt: skip

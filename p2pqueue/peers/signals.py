@@ -24,7 +24,7 @@ SEEN_FOR = 60.0  # seconds for which an id is remembered: longer than any way ro
 SEEN_AT_MOST = 8_192  # ids, whatever their age
 RATE = 200.0  # signals a second that are heard of one peer
 BURST = 400.0  # signals at once
-AT_ONCE = frozenset({"begun"})  # kinds that are of no use later: their sender may be dead by then
+AT_ONCE = frozenset({"begun", "control"})  # kinds that are of little use later: their sender or their job may have ended by then
 
 Send = Callable[[LinkedPeer, bytes], bool]  # False where there was no room
 OnSignal = Callable[[Signal, LinkedPeer], None]

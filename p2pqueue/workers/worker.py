@@ -33,6 +33,7 @@ from p2pqueue.workers.claiming.presence import SCORE_PER_CORE, Presence, Roster
 from p2pqueue.workers.claiming.rivalry import Found, course
 from p2pqueue.workers.endings import ending_of
 from p2pqueue.workers.inputs import Unreachable
+from p2pqueue.workers.orders import Orders
 from p2pqueue.workers.run import Reporter, Run, event_of
 from p2pqueue.workers.running.live import Live
 from p2pqueue.workers.running.relay import Relay
@@ -95,6 +96,7 @@ class Worker:
             self.store, room=self._room, running=self.runs, taker=self._taker, done=self._take_in, rest=self._rest,
             waits=lambda: self._patience.waits() + self.company.waits(),
         )  # fmt: skip
+        self.orders = Orders(self.store, self.runs, stop=self._stop_run, leave=self._patience.put_off)
         self.store.companion = self
 
     # -- outside ----------------------------------------------------------------------------------------------

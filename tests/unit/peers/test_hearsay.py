@@ -79,3 +79,24 @@ def test_what_is_given_back_makes_a_look(hearsay: Hearsay, looks: list[str | Non
         assert looks == []
         hearsay.heard(Signal("begun", LINKED, os.urandom(8), fields), PEER)
     assert looks == [None]
+
+
+@pytest.mark.parametrize(
+    ("source", "role", "obeyed"),
+    [(LINKED, "member", True), (LINKED, "viewer", False), (LINKED, "worker", False), (KNOWN, "member", True), ("33" * 16, "owner", False)],
+    ids=["a member", "a viewer", "a worker", "passed on of a member", "passed on of nobody known"],
+)
+def test_orders_are_obeyed_of_those_who_may_cancel(source: str, role: str, obeyed: bool, roster: Roster) -> None:
+    members: Any = SimpleNamespace(get=lambda device_id: SimpleNamespace(label="known", role="member") if device_id == KNOWN else None)
+    heard: list[Any] = []
+    hearsay = Hearsay(
+        live=Live(),
+        roster=roster,
+        members=cast(Members, members),
+        emit=lambda _kind, **_fields: None,
+        look=lambda _: None,
+        obey=heard.extend,
+    )
+    peer = cast(LinkedPeer, SimpleNamespace(device_id=LINKED, role=role))
+    hearsay.heard(Signal("control", source, os.urandom(8), {"jobs": [["job", "cancel", 2], ["rubbish"]]}), peer)
+    assert heard == ([("job", "cancel", 2)] if obeyed else [])
