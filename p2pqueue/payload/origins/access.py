@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 from p2pqueue.payload.fetching.source import Source
 from p2pqueue.payload.origins.bucket import Bucket, is_bucket
+from p2pqueue.payload.origins.endpoints import first_server
 from p2pqueue.payload.origins.objects import Listed
+from p2pqueue.payload.origins.ways import UNMETERED, Ways
 
 if TYPE_CHECKING:
     import aiohttp
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 class AnyOrigin(Source, Protocol):
     """A place of shards and mailboxes. Everything raises `SourceFailed`."""
+
+    @property
+    def metered(self) -> bool:
+        """Says whether bytes cost money on the way there."""
 
     async def has(self, address: bytes) -> bool:
         """Says whether a shard is there."""
@@ -42,16 +49,17 @@ class AnyOrigin(Source, Protocol):
 
 
 def open_origin(
-    url: str, session: Callable[[], aiohttp.ClientSession], on_bytes: Callable[[int], object] = lambda size: None
+    url: str, session: Callable[[], aiohttp.ClientSession], on_bytes: Callable[[int], object] = lambda size: None, ways: Ways = UNMETERED
 ) -> AnyOrigin:  # fmt: skip
-    """The origin or the bucket that a URL names. Raises `ConfigError`."""
+    """The origin or the bucket that a URL names; `ways` tells which ways to it are metered. Raises `ConfigError`."""
     if is_bucket(url):
         from p2pqueue.payload.origins.bucket_client import BucketClient
 
-        return BucketClient(Bucket(url), on_bytes)
+        bucket, server = Bucket(url), first_server(urlsplit(url.strip()).scheme)
+        return BucketClient(bucket, on_bytes, is_metered=lambda: server is not None and ways.leads(server))
     from p2pqueue.payload.origins.client import OriginClient, parse_origin
 
-    return OriginClient(parse_origin(url), session, on_bytes)
+    return OriginClient(parse_origin(url), session, on_bytes, ways)
 
 
 def shown_origin(url: str) -> str:

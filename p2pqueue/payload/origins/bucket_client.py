@@ -26,11 +26,17 @@ class BucketClient:
     lane: Lane = "origin"
     parallel: int = PARALLEL
     is_last_resort: bool = True
+    is_metered: Callable[[], bool] = lambda: False
 
     @property
     def name(self) -> str:
         """Where it is."""
         return self.store.shown
+
+    @property
+    def metered(self) -> bool:
+        """Says whether bytes cost money on the way there."""
+        return self.is_metered()
 
     async def shard(self, address: bytes, size: int) -> bytes:
         """A shard of at most `size` bytes. Raises `ShardMissing` and `SourceFailed`."""

@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from p2pqueue.payload.fetching.lines import Lines
 from p2pqueue.payload.fetching.source import Lane, ShardMissing, SourceFailed, Work
 from p2pqueue.payload.origins.line import OriginLine
 from p2pqueue.payload.origins.objects import MAIL_NAME, MOST_LISTED, Listed
+from p2pqueue.payload.origins.ways import UNMETERED, Ways
 
 T = TypeVar("T")
 PARALLEL: Final = 4
@@ -62,6 +64,7 @@ class OriginClient:
     address: OriginAddress
     session: Callable[[], aiohttp.ClientSession]
     on_bytes: Callable[[int], object] = lambda size: None
+    ways: Ways = UNMETERED
     lane: Lane = "origin"
     parallel: int = PARALLEL
     is_last_resort: bool = True
@@ -69,12 +72,17 @@ class OriginClient:
     _lines: Lines = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._lines = Lines(Place(self.address.base, self.address.token, f"the origin {self.name}"), OriginLine)
+        self._lines = Lines(Place(self.address.base, self.address.token, f"the origin {self.name}"), partial(OriginLine, ways=self.ways))
 
     @property
     def name(self) -> str:
         """Where it is, without its token."""
         return self.address.base
+
+    @property
+    def metered(self) -> bool:
+        """Says whether bytes cost money on the way there."""
+        return self.ways.leads(self.address.base)
 
     @property
     def threads(self) -> int:
@@ -209,6 +217,8 @@ class OriginClient:
         host = urlsplit(url).hostname or ""
         if urlsplit(url).scheme not in ("http", "https"):
             raise SourceFailed(f"the origin {self.name} names no URL that can be used")
+        if (why := self.ways.refuses(url)) is not None:
+            raise SourceFailed(f"the origin {self.name} sends on to {host}: {why}")
         headers = _AZURE if method == "PUT" and host.endswith(".blob.core.windows.net") else {}
         return await self._request(method, url, headers, read, body)
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from p2pqueue.payload.fetching.http_line import Came, HttpLine, Place
 from p2pqueue.payload.fetching.source import Request, SourceFailed
+from p2pqueue.payload.origins.ways import UNMETERED, Ways
 
 SENT_ON: Final = 307
 
@@ -17,8 +18,9 @@ SENT_ON: Final = 307
 class OriginLine(HttpLine):
     """One connection to an origin, and one to where it sends on to. For one thread at a time."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, *, ways: Ways = UNMETERED) -> None:
         super().__init__(place)
+        self._ways = ways
         self._elsewhere: HttpLine | None = None
 
     def end(self) -> None:
@@ -41,6 +43,8 @@ class OriginLine(HttpLine):
             return
         self.words(answer, lambda: request.wanted)
         base, path = self._parts(answer.headers.get("Location", ""))
+        if (why := self._ways.refuses(base)) is not None:
+            raise SourceFailed(f"{self.place.called} sends on to {urlsplit(base).hostname}: {why}")
         line = self._line_to(base)
         line.take(line.ask(path, wanted=lambda: request.wanted), request, came)
 

@@ -54,10 +54,15 @@ class Stock(Protocol):
 class ShardRoutes:
     """The routes under `/shards`. `bearer` tells whose ticket a request shows, if it counts."""
 
-    def __init__(self, shelf: Stock, bearer: Callable[[web.Request], Bearer | None], limits: Limits | None = None) -> None:
+    def __init__(
+        self, shelf: Stock, bearer: Callable[[web.Request], Bearer | None], limits: Limits | None = None, *,
+        is_metered: Callable[[Bearer], bool] = lambda peer: False,
+    ) -> None:  # fmt: skip
+        """`is_metered` says whether bytes cost money on the way to a device. For any thread."""
         self._shelf = shelf
         self._bearer = bearer
         self._limits = limits or Limits()
+        self._is_metered = is_metered
         self._buffers = Buffers()
         self._threads = ThreadPoolExecutor(STREAMS + AT_ONCE, thread_name_prefix="p2pqueue-shards")
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -119,10 +124,13 @@ class ShardRoutes:
     def _outlet(self, peer: Bearer, transport: asyncio.Transport | asyncio.BaseTransport) -> Outlet:
         outlet = Outlet(
             transport.get_extra_info("socket").dup(), self._shelf.supply(), peer=peer.device_id, buffers=self._buffers,
-            forbidden=lambda: self._limits.forbids(peer.device_id), limit=self._limits.upload, sent=self._count,
+            forbidden=lambda: self._forbids(peer), limit=self._limits.upload, sent=self._count,
         )  # fmt: skip
         self._outlets[outlet] = peer
         return outlet
+
+    def _forbids(self, peer: Bearer) -> str | None:
+        return self._limits.forbids(peer.device_id, metered=self._is_metered(peer))
 
     def _count(self, size: int) -> None:
         with self._counting:
@@ -137,7 +145,7 @@ class ShardRoutes:
         address = address_in(request)
         if address is None:
             return web.Response(status=400, text=f"an address is {2 * ADDRESS_SIZE} hexadecimal digits\n")
-        if (why := self._limits.forbids(peer.device_id)) is not None:
+        if (why := self._forbids(peer)) is not None:
             return web.Response(status=503, text=f"{why}\n")
         try:
             if request.method == hdrs.METH_HEAD:

@@ -154,7 +154,7 @@ class Sources:
             return
         self._sent += linked.exchange.sent if linked.exchange is not None else 0
         limits, device_id = self.limits, peer.device_id
-        exchange = Exchange(channel, self.read, limits.upload, lambda: limits.forbids(device_id))
+        exchange = Exchange(channel, self.read, limits.upload, lambda: limits.forbids(device_id, metered=self.is_metered(peer)))
         linked.exchange = exchange
         self._group.create_task(exchange.run(), name=f"p2pqueue-shards-{peer.device_id[:8]}")
 

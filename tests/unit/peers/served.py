@@ -50,6 +50,9 @@ class Asked:
             self.came = bytearray(size)
         return memoryview(self.came)
 
+    def put(self, body: memoryview) -> None:
+        self.came = bytearray(body)
+
     def advance(self, size: int) -> None:
         self.advanced += size
 
@@ -97,7 +100,7 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served(folder: Path, limits: Limits | None = None) -> AsyncIterator[Served]:
+async def served(folder: Path, limits: Limits | None = None, *, metered: bool = False) -> AsyncIterator[Served]:
     shelf = Shelf(Home(folder / "home"), bytes(32), quota=500 * MIB, reserve=0)
     tickets, door = {TICKET: Device()}, Door()
 
@@ -110,7 +113,7 @@ async def served(folder: Path, limits: Limits | None = None) -> AsyncIterator[Se
     async def no_link(pipe: Any, request: web.Request) -> None:
         await pipe.close(4000)
 
-    routes = ShardRoutes(shelf, bearer, limits)
+    routes = ShardRoutes(shelf, bearer, limits, is_metered=lambda device: metered)
     listener = Listener("127.0.0.1:0", on_link=no_link, routes=routes.routes, door=door)
     bound = await listener.start()
     try:

@@ -12,11 +12,12 @@ import pytest
 from aiohttp import web
 
 from p2pqueue.payload.capability import parse_capability
+from p2pqueue.payload.fetching.source import SourceFailed
 from p2pqueue.payload.origins.client import OriginClient, parse_origin
 from p2pqueue.payload.origins.line import OriginLine
 from p2pqueue.payload.shelf import Shelf
 from tests.unit.payload.origins import TOKEN, answering, keeping_in, serving
-from tests.unit.peers.served import MIB
+from tests.unit.peers.served import MIB, Asked, Shift, failures, in_threads
 from tests.unit.peers.test_inlet import Act, carried, head_of
 from tests.unit.peers.test_inlet import answering as answering_with
 from tests.unit.peers.test_sources import fetching
@@ -71,6 +72,42 @@ async def test_an_origin_that_sends_on_is_followed_and_its_token_stays_with_it(t
             await fetcher.fetch(capability)
         assert b"".join(here.open(capability)) == content
         assert set(shown) == {None}
+
+
+class Phone:
+    """All ways but that to the origin itself are metered (`Ways`)."""
+
+    def leads(self, url: str) -> bool:
+        return self.refuses(url) is not None
+
+    def refuses(self, url: str) -> str | None:
+        return "that way is metered" if "localhost" in url else None
+
+
+async def test_an_origin_that_sends_on_over_a_metered_way_is_not_followed(tmp_path: Path, shelf: Shelf) -> None:
+    asked: list[str] = []
+
+    async def at_origin(request: web.Request) -> web.StreamResponse:
+        there = str(request.url.with_host("localhost").with_path("/bucket/x"))
+        return web.json_response({"url": there}) if request.method == "POST" else web.Response(status=307, headers={"Location": there})
+
+    async def at_bucket(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(body=b"x")
+
+    app = web.Application()
+    app.add_routes([web.route("*", "/shards/{address}", at_origin), web.route("*", "/bucket/x", at_bucket)])
+    async with answering(app) as base, aiohttp.ClientSession() as session:
+        origin = OriginClient(parse_origin(base), lambda: session, ways=Phone())
+        assert not origin.metered
+        for attempt in (origin.shard(bytes(32), 10), origin.put(bytes(32), b"x")):
+            with pytest.raises(SourceFailed, match="sends on to localhost: that way is metered"):
+                await attempt
+        work = Shift([Asked(bytes(32), 10)])
+        (failed,) = failures(await in_threads(origin.carry, work))
+        assert "sends on to localhost: that way is metered" in failed
+        origin.rest()
+    assert not asked
 
 
 def to_itself(sock: socket.socket) -> None:

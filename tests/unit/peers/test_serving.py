@@ -242,6 +242,23 @@ async def test_a_rate_that_people_set_holds_and_a_pause_is_told_in_words(tmp_pat
         lines.close()
 
 
+async def test_nothing_is_given_over_a_metered_way_unless_a_person_says_otherwise(tmp_path: Path) -> None:
+    limits = Limits()
+    async with served(tmp_path, limits, metered=True) as at:
+        shards, lines = at.shards(random_file(tmp_path, 2 * MIB), copy=False), carrying(at)
+        work = work_of(shards[:1])
+        assert not failures(await in_threads(lambda work: lines.carry(work, lambda size: None), work))
+        assert "metered" in str(work.taken[0].error)
+        async with aiohttp.ClientSession() as session, session.get(f"{at.base}{PATH}/{shards[0][0].hex()}", headers=SHOWN) as answer:
+            assert answer.status == 503
+        assert not at.routes.sent
+        limits.metered = True
+        work = work_of(shards[:1])
+        assert not failures(await in_threads(lambda work: lines.carry(work, lambda size: None), work))
+        assert work.taken[0].is_right
+        lines.close()
+
+
 async def test_plain_requests_are_answered_beside_one_another_however_many(tmp_path: Path) -> None:
     connector = aiohttp.TCPConnector(limit=10)  # some more than have their turn at once
     async with served(tmp_path) as at, aiohttp.ClientSession(headers=SHOWN, connector=connector) as session:
