@@ -76,18 +76,21 @@ class Links:
             parts.store, device_id=identity.device_id, relays=relays(identity.role), may_relay=relays, drop=self._drop
         )  # fmt: skip
         self.ordering = Ordering(parts.store, emit=self._emit, is_linked=lambda: bool(self.mesh.peers))
-        metered = Metered(settings.metered)
+        metered = Metered(settings.metered, parts.limits)
+
+        def is_metered(peer: Any) -> bool:  # a peer that doesn't listen is reached the way that its link came
+            return metered.leads(f"//{bracketed(peer.address[0])}")
+
         self.sources = Sources(
-            shelf.shard, frozenset(settings.lanes), self._origins, is_metered=lambda peer: metered.leads(peer.http_base),
-            limits=parts.limits,
+            shelf.shard, frozenset(settings.lanes), self._origins, is_metered=is_metered, limits=parts.limits
         )  # fmt: skip
         self.fetcher = Fetcher(shelf, self.sources.now, limits=parts.limits, holders=self._holders)
-        self.routes = ShardRoutes(shelf, lambda request: self.mesh.bearer(request), self.fetcher.limits)
+        self.routes = ShardRoutes(shelf, lambda request: self.mesh.bearer(request), self.fetcher.limits, is_metered=is_metered)
         self.origin: AnyOrigin | None = None
         self.uploader: Uploader | None = None
         self.retiring: Retiring | None = None
         if settings.origin and "origin" in settings.lanes:
-            self.origin = open_origin(settings.origin, self.sources.http, self.sources.came_from_origin)
+            self.origin = open_origin(settings.origin, self.sources.http, self.sources.came_from_origin, metered)
             self.retiring = Retiring(
                 parts.store, shelf, self.origin, describe=self.fetcher.describe, is_on=lambda: self.mesh.is_online
             )  # fmt: skip
@@ -232,7 +235,9 @@ class Links:
         return await self._parts.store.read(lambda connection: holders(connection, capability, here=here))
 
     def _forbids_upload(self) -> str | None:
-        return "this device is offline" if not self.mesh.is_online else self._parts.limits.forbids("origin")
+        if not self.mesh.is_online:
+            return "this device is offline"
+        return self._parts.limits.forbids("origin", metered=self.origin is not None and self.origin.metered)
 
     def _origins(self) -> Sequence[Source]:
         return () if self.origin is None else (self.origin,)
