@@ -65,6 +65,7 @@ def is_endpoint(host: str, port: int) -> bool:
 class _Known:
     good: dict[Endpoint, int] = field(default_factory=dict)
     sighted: dict[str, tuple[Endpoint, ...]] = field(default_factory=dict)  # by source, the newest last
+    hinted: tuple[Endpoint, ...] = ()  # by what it wrote somewhere a while ago
 
 
 class AddressBook:
@@ -102,6 +103,12 @@ class AddressBook:
         while len(known.sighted) > SOURCES_LIMIT:
             del known.sighted[next(iter(known.sighted))]
 
+    def note_hint(self, device: str, addresses: Sequence[Endpoint]) -> None:
+        """The device once wrote that it is there; replaces what it wrote before. Tried behind all others."""
+        kept = tuple(dict.fromkeys(where for where in addresses if is_endpoint(*where)))[:CANDIDATES_LIMIT]
+        if kept or device in self._devices:
+            self._devices.setdefault(device, _Known()).hinted = kept
+
     def drop_sighting(self, device: str, *, source: str) -> None:
         """What the source told holds no more."""
         if device in self._devices:
@@ -113,13 +120,14 @@ class AddressBook:
         known.good.pop((host, port), None)
         for source, addresses in known.sighted.items():
             known.sighted[source] = tuple(where for where in addresses if where != (host, port))
+        known.hinted = tuple(where for where in known.hinted if where != (host, port))
 
     def candidates(self, device: str) -> tuple[Endpoint, ...]:
-        """Where to dial the device, the most likely first: what is seen now, then what was good last."""
+        """Where to dial the device, the most likely first: what is seen now, what was good last, what it wrote somewhere."""
         known = self._devices.get(device, _Known())
         seen = [where for addresses in reversed(known.sighted.values()) for where in sorted(addresses, key=lambda w: -known.good.get(w, 0))]
         good = sorted(known.good, key=lambda where: -known.good[where])
-        return tuple(dict.fromkeys(seen + good))[:CANDIDATES_LIMIT]
+        return tuple(dict.fromkeys([*seen, *good, *known.hinted]))[:CANDIDATES_LIMIT]
 
 
 def _tidy(known: _Known) -> None:

@@ -1,6 +1,6 @@
 """How does a fresh connection become a link, a pairing, or nothing?
 
-Drives the hello and the handshake over a `Pipe`, with a time limit. Whoever is refused is told a code and nothing else;
+Drives the hello and the handshake over a pipe, with a time limit. Whoever is refused is told a code and nothing else;
 this side's own words stand in the error.
 """
 
@@ -18,7 +18,7 @@ from p2pqueue.net.framing import Assembler, split
 from p2pqueue.net.handshake import FIRST_LIMIT, PAIR_MODE, SECRET_SIZE, Credentials, Initiator, Proven, Responder
 from p2pqueue.net.hello import Hello, agree, read_hello
 from p2pqueue.net.notes import About, Note, Twin, read_note
-from p2pqueue.net.pipe import Pipe
+from p2pqueue.net.pipe import AnyPipe
 from p2pqueue.net.sealing import Opener, Sealer, SessionKeys
 from p2pqueue.net.twins import Twins
 
@@ -87,17 +87,17 @@ class Desk:
     twins: Twins
 
 
-async def dial(pipe: Pipe, desk: Desk) -> Greeted:
+async def dial(pipe: AnyPipe, desk: Desk) -> Greeted:
     """Makes a link over a connection that this device opened. Raises `PeerError`s and `OSError`; closes the pipe then."""
     return await _surely(pipe, _dial(pipe, desk))
 
 
-async def answer(pipe: Pipe, desk: Desk) -> Greeted | Hello:
+async def answer(pipe: AnyPipe, desk: Desk) -> Greeted | Hello:
     """Makes a link over a connection that came in; gives the other's hello where it wants to pair instead."""
     return await _surely(pipe, _answer(pipe, desk))
 
 
-async def exchange_hellos(pipe: Pipe, mine: Hello) -> tuple[Hello, bytes, int]:
+async def exchange_hellos(pipe: AnyPipe, mine: Hello) -> tuple[Hello, bytes, int]:
     """Says hello; gives that of the other side, its bytes, and the version to go on with. Raises `LinkRefused` in words."""
     await pipe.send(mine.pack())
     frame = await pipe.receive()
@@ -108,7 +108,7 @@ async def exchange_hellos(pipe: Pipe, mine: Hello) -> tuple[Hello, bytes, int]:
         raise LinkRefused(str(error), code=codes.OTHER_PROTOCOL) from None
 
 
-async def receive_early(pipe: Pipe) -> bytes:
+async def receive_early(pipe: AnyPipe) -> bytes:
     """A frame of a side that is not known yet. Raises `MalformedMessage` beyond what such a frame may have."""
     frame = await pipe.receive()
     if len(frame) > FIRST_LIMIT:
@@ -116,7 +116,7 @@ async def receive_early(pipe: Pipe) -> bytes:
     return frame
 
 
-async def _surely(pipe: Pipe, greeting: Awaitable[_Result]) -> _Result:
+async def _surely(pipe: AnyPipe, greeting: Awaitable[_Result]) -> _Result:
     """Runs a greeting within its time; however it fails, the connection is closed."""
     code = codes.FAULT
     done = False
@@ -139,7 +139,7 @@ async def _surely(pipe: Pipe, greeting: Awaitable[_Result]) -> _Result:
             await pipe.close(code)
 
 
-async def _dial(pipe: Pipe, desk: Desk) -> Greeted:
+async def _dial(pipe: AnyPipe, desk: Desk) -> Greeted:
     theirs, frame, protocol = await exchange_hellos(pipe, desk.hello)
     initiator = Initiator(desk.credentials(), secret=os.urandom(SECRET_SIZE), hellos=(desk.hello.pack(), frame))
     await pipe.send(initiator.begin())
@@ -155,7 +155,7 @@ async def _dial(pipe: Pipe, desk: Desk) -> Greeted:
     return _greeted(proven, member, theirs, protocol=protocol, about=about, mine=desk.about(), keys=initiator.keys, dialled=True)
 
 
-async def _answer(pipe: Pipe, desk: Desk) -> Greeted | Hello:
+async def _answer(pipe: AnyPipe, desk: Desk) -> Greeted | Hello:
     theirs, frame, protocol = await exchange_hellos(pipe, desk.hello)
     beginning = await receive_early(pipe)
     if beginning == PAIR_MODE:
@@ -213,7 +213,7 @@ def _admitted(outcome: Admitted | Refused, proven: Proven) -> Admitted:
     return outcome
 
 
-async def _first_note(pipe: Pipe, opener: Opener) -> Note | None:
+async def _first_note(pipe: AnyPipe, opener: Opener) -> Note | None:
     """What the dialling side says in the link's first frame."""
     match Assembler().take(opener.open(await receive_early(pipe))):
         case ("net", message):

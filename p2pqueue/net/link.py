@@ -19,7 +19,7 @@ from p2pqueue.net.greeting import Greeted
 from p2pqueue.net.heartbeat import Heartbeat
 from p2pqueue.net.notes import About, Bye, Note, Ping, Pong, Signalling, Twin, read_note
 from p2pqueue.net.outbox import Outbox
-from p2pqueue.net.pipe import Pipe
+from p2pqueue.net.pipe import AnyPipe
 
 GOODBYE_WAIT = 0.5  # seconds for what waits, and for the goodbye, to get out
 
@@ -51,7 +51,7 @@ class Link:
     """
 
     def __init__(
-        self, pipe: Pipe, greeted: Greeted, *, on_message: Callable[[Topic, bytes], None], on_note: Callable[[Note], None],
+        self, pipe: AnyPipe, greeted: Greeted, *, on_message: Callable[[Topic, bytes], None], on_note: Callable[[Note], None],
         beat: Beat = Beat(),
     ) -> None:  # fmt: skip
         self.pipe = pipe

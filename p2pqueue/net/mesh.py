@@ -30,10 +30,11 @@ from p2pqueue.net.hello import PROTOCOLS, Hello
 from p2pqueue.net.interfaces import InterfaceWatch, is_local
 from p2pqueue.net.link import Beat
 from p2pqueue.net.listener import Listener
+from p2pqueue.net.meeting import Meeting
 from p2pqueue.net.notes import TICKET_SIZE, About
 from p2pqueue.net.options import Listening, NetOptions
 from p2pqueue.net.peer import Peer
-from p2pqueue.net.pipe import Pipe
+from p2pqueue.net.pipe import AnyPipe
 from p2pqueue.net.reception import Pairing, Reception
 from p2pqueue.net.roster import OnMessage, Roster
 from p2pqueue.net.supervision import supervised
@@ -107,6 +108,9 @@ class Mesh:
         self._dialler = Dialler(
             self._schedule, book, desk=self._reception.desk, adopt=self._met, wanted=self._wanted, is_linked=self.peers.__contains__,
             on_nobody=self._vanished.refused,
+        )  # fmt: skip
+        self.meeting = Meeting(
+            self._reception, self._schedule, self._dialler, book=book, watch=self._watch, listener=self._listener, adopt=self._met
         )  # fmt: skip
         self._discovery: Discovery | None = None
         self._nameplate: str | None = None
@@ -188,7 +192,7 @@ class Mesh:
         """Imports aiortc, which takes a fifth of a second, beside everything else."""
         if self._direct is None and self.options.rtc and "webrtc" in self.options.lanes:
             directing = await asyncio.to_thread(importlib.import_module, "p2pqueue.net.webrtc.directing")
-            self._direct = directing.Directing(
+            self._direct = self.meeting.directing = directing.Directing(
                 self.identity, interfaces=lambda: self._watch.chosen, loopback="lo" in self.options.interfaces,
                 on_bulk=self._on_bulk,
             )  # fmt: skip
@@ -316,8 +320,8 @@ class Mesh:
             self._book.note_sighting(peer.device_id, [peer.address], source="link")
         self._schedule.linked(peer.device_id)
 
-    def _met(self, pipe: Pipe, greeted: Greeted, address: Endpoint) -> None:
-        """A device that was dialled."""
+    def _met(self, pipe: AnyPipe, greeted: Greeted, address: Endpoint) -> None:
+        """A device that was dialled, or met by way of a mailbox."""
         assert self._group is not None
         peer = self._roster.adopt(pipe, greeted, address)
         self._vanished.is_back(peer.device_id)

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import struct
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 from aiohttp import WSMsgType, web
@@ -25,6 +25,17 @@ _GONE = (OSError, aiohttp.ClientError, RuntimeError)  # what aiohttp raises when
 
 class PipeClosed(LinkRefused):
     """The other side closed the connection."""
+
+
+class AnyPipe(Protocol):
+    """What a greeting and a link ask of what carries their frames: a `Pipe`, or `webrtc.pipe.RtcPipe`."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...  # noqa: D102
+    async def send(self, frame: bytes) -> None: ...  # noqa: D102
+    async def receive(self) -> bytes: ...  # noqa: D102
+    async def close(self, code: int) -> None: ...  # noqa: D102
+    def cut(self) -> None: ...  # noqa: D102
 
 
 class Pipe:

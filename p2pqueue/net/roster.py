@@ -26,7 +26,7 @@ from p2pqueue.net.handshake import Proven
 from p2pqueue.net.link import Beat, Link
 from p2pqueue.net.notes import Note, Signalling, Twin
 from p2pqueue.net.peer import Peer
-from p2pqueue.net.pipe import Pipe
+from p2pqueue.net.pipe import AnyPipe
 
 SAME_MOMENT = 3.0  # seconds in which a link may have been dialled before its dialler knew of the one that there is
 MOST_TURNS = 3  # times that one instance of a device may take another's place while that is linked still …
@@ -77,7 +77,7 @@ class Roster:
         self._coming[proven.device_id] += change
         self._coming += Counter()  # forgets what is at zero
 
-    def adopt(self, pipe: Pipe, greeted: Greeted, address: Endpoint) -> Peer:
+    def adopt(self, pipe: AnyPipe, greeted: Greeted, address: Endpoint) -> Peer:
         """Makes a greeted connection a link, at once. Raises `Duplicate`; the pipe stays open then."""
         if greeted.device_id == self._mine:
             raise LinkRefused("that is this device itself", code=codes.CLONE)
@@ -138,7 +138,7 @@ class Roster:
         """When an instance of a device took the place of another that was linked still."""
         return [at for at in self._turns.get(device_id, ()) if time.monotonic() - at < TURNS_FOR]
 
-    def _enter(self, pipe: Pipe, greeted: Greeted, address: Endpoint) -> Peer:
+    def _enter(self, pipe: AnyPipe, greeted: Greeted, address: Endpoint) -> Peer:
         peer: Peer
 
         def on_message(topic: Topic, message: bytes) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from p2pqueue.identity.keys import Identity
     from p2pqueue.net.peer import Peer
     from p2pqueue.peers.mail.mailbox import Mailbox
+    from p2pqueue.peers.mail.rendezvous import Rendezvous
 
 PARTING: Final = 1.0  # seconds at most that a stop waits for peers to have what was written last
 PUSHED_WITHIN: Final = 0.2  # seconds in which what was written last is under way, and counts as such
@@ -89,8 +90,9 @@ class Links:
         self.origin: AnyOrigin | None = None
         self.uploader: Uploader | None = None
         self.retiring: Retiring | None = None
-        if settings.origin and "origin" in settings.lanes:
+        if settings.origin:
             self.origin = open_origin(settings.origin, self.sources.http, self.sources.came_from_origin, metered)
+        if self.origin is not None and "origin" in settings.lanes:
             self.retiring = Retiring(
                 parts.store, shelf, self.origin, describe=self.fetcher.describe, is_on=lambda: self.mesh.is_online
             )  # fmt: skip
@@ -98,21 +100,30 @@ class Links:
                 self.uploader = Uploader(
                     shelf, self.origin, parts.wanted, note=self.retiring.note, take=parts.limits.upload.take, forbids=self._forbids_upload
                 )  # fmt: skip
-        self.mailbox: Mailbox | None = None
-        if self.origin is not None and allows(identity.role, "space key"):
-            from p2pqueue.peers.mail.mailbox import Mailbox
-
-            self.mailbox = Mailbox(
-                parts.store, self.origin, identity, parts.members, is_on=lambda: self.mesh.is_online,
-                posts=settings.origin_policy != "never", linked=lambda: self.mesh.peers.keys(),
-                brought=self.replication.brought, dropped=self.replication.dropped,
-            )  # fmt: skip
         self.invitations = Invitations(identity=identity, write=parts.store.write, announce=self._announce, addresses=self.addresses)
         self.mesh = Mesh(
             identity=identity, admit=parts.members.admit, known=parts.members.known, options=_options(settings), book=book,
             on_up=self._up, on_down=self._down, on_message=self._received, pairing=self.invitations.serve,
             routes=self.routes.routes if "http" in settings.lanes else (), on_bulk=self.sources.opened, on_clone=self.twin.met,
             on_dead=self._died,
+        )  # fmt: skip
+        self.rendezvous: Rendezvous | None = None
+        self.mailbox: Mailbox | None = None
+        if self.origin is not None and allows(identity.role, "space key"):
+            self._open_mailbox(self.origin)
+
+    def _open_mailbox(self, origin: AnyOrigin) -> None:
+        from p2pqueue.peers.mail.mailbox import Mailbox
+        from p2pqueue.peers.mail.rendezvous import Rendezvous
+
+        parts, mesh = self._parts, self.mesh
+        posts = parts.settings.origin_policy != "never" and allows(parts.identity.role, "read")
+        self.rendezvous = Rendezvous(
+            origin, parts.identity, parts.members, net=mesh.meeting, posts=posts, is_on=lambda: mesh.is_online, linked=mesh.peers.keys
+        )  # fmt: skip
+        self.mailbox = Mailbox(
+            parts.store, origin, parts.identity, parts.members, is_on=lambda: mesh.is_online, posts=posts, linked=mesh.peers.keys,
+            brought=self.replication.brought, dropped=self.replication.dropped, rendezvous=self.rendezvous,
         )  # fmt: skip
 
     async def begin(self) -> None:
@@ -149,6 +160,8 @@ class Links:
                 group.create_task(self.uploader.run())
             if self.mailbox is not None:
                 group.create_task(self.mailbox.run())
+            if self.rendezvous is not None:
+                group.create_task(self.rendezvous.run())
 
     # -- what may be asked ------------------------------------------------------------------------------------
 
@@ -172,6 +185,7 @@ class Links:
             "sent": {"http": self.routes.sent, "webrtc": self.sources.sent},
             "origin": None if self.origin is None else self.origin.name,
             "mailbox": None if self.mailbox is None else self.mailbox.status(),
+            "meeting": None if self.rendezvous is None else self.rendezvous.status(),
             "uploads": None if self.uploader is None else {"sent": self.uploader.sent, "trouble": self.uploader.trouble},
         }
 

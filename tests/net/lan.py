@@ -18,6 +18,8 @@ process inside, is removed when the `with` ends::
         h2.narrow(1200)                           # the path eats larger packets and tells nobody
         h2.ip("link", "set", "lo", "down")        # anything else that `ip` does inside the host
         h2.unplug(); h2.plug("10.77.0.2/24")      # takes `eth0` away, as a removed USB card; puts one in again
+        far.join(h1, "10.78.0.1/24")              # h1 has an `eth1` in another `Lan` as well, and passes packets on
+        h2.move(far, "10.78.0.2/24", by="10.78.0.1")   # h2 lives there from now on, and reaches all else by h1
 
 Needs root, Linux and iproute2; `obstacle()` says what is missing. The fixture `lan` skips with that reason.
 `Lan` sweeps away what a killed run left behind.
@@ -105,6 +107,15 @@ class Lan:
         host.plug(address or f"{SUBNET[len(self.hosts)]}/{SUBNET.prefixlen}")
         return host
 
+    def join(self, router: Host, address: str) -> None:
+        """Puts a second card, `eth1`, into a host of another LAN; it is the router between the two then."""
+        port = f"to-{router.name}"[:15]
+        ip("-n", self.name, "link", "add", port, "type", "veth", "peer", "name", "eth1", "netns", router.namespace)
+        ip("-n", self.name, "link", "set", port, "master", "br0", "up")
+        router.ip("link", "set", "eth1", "up")
+        router.ip("addr", "add", address, "dev", "eth1")
+        router.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+
     def close(self) -> None:
         """Kills what runs inside and removes everything."""
         for host in self.hosts.values():
@@ -174,6 +185,13 @@ class Host:
     def unplug(self) -> None:
         """Takes the network card out."""
         self.ip("link", "del", "eth0")
+
+    def move(self, lan: Lan, address: str, *, by: str) -> None:
+        """Takes the host to another LAN; `by` is the router there."""
+        self.unplug()
+        self.lan = lan
+        self.plug(address)
+        self.ip("route", "add", "default", "via", by)
 
     def cut(self, *, silent: bool = False) -> None:
         """Pulls the cable, and the carrier goes; or, silently, lets every packet vanish while the carrier stays."""

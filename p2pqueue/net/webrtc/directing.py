@@ -13,6 +13,7 @@ from p2pqueue.net.signalling import Ends
 from p2pqueue.net.webrtc.bulk import BulkChannel
 from p2pqueue.net.webrtc.connection import RtcConnection, make_certificate
 from p2pqueue.net.webrtc.direct import Direct
+from p2pqueue.net.webrtc.pipe import LINK_BUFFER
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,11 @@ class Directing:
             on_bulk=partial(_safely, self._on_bulk, peer),
         )
 
-    def _connect(self, towards: str, controlling: bool, high_water: int) -> RtcConnection:
+    def connection(self, controlling: bool) -> RtcConnection:
+        """One that is to carry a link itself, to a peer of which no address is known yet."""
+        return self._connect(None, controlling, LINK_BUFFER)
+
+    def _connect(self, towards: str | None, controlling: bool, high_water: int) -> RtcConnection:
         return RtcConnection(
             controlling=controlling,
             certificate=self._certificate,

@@ -41,6 +41,7 @@ MOST_REFUSED: Final = 100  # writes that are named to their sender
 _WHAT: Final = b"p2pqueue mail 1"
 _NONCE: Final = 24
 _LENGTH: Final = 4  # bytes before each message in a part
+ABOUT_LIMIT: Final = 2048  # bytes that a device tells of how to meet it
 _REASON: Final = 200  # characters
 
 _seal = nacl.bindings.crypto_aead_xchacha20poly1305_ietf_encrypt
@@ -68,6 +69,10 @@ class MailKeys:
     def device(self, device_id: str) -> str:
         """How the outbox of a device is called."""
         return self._tag(b"device " + device_id.encode())
+
+    def between(self, sender: str, receiver: str) -> str:
+        """How what one device has for another is called in its outbox, by the names of both outboxes."""
+        return self._tag(b"from " + sender.encode() + b" to " + receiver.encode())[:16]
 
     def seal(self, name: str, plain: bytes) -> bytes:
         """What lies under a name."""
@@ -116,7 +121,7 @@ class Index:
 
     Whoever counts up to `base` and has merged the batches lacks nothing; `heads` is what the device counted as it wrote
     this. `rows` are those of which it asks whether they ended, `ended` its answers; `refused` names to a device (by its
-    outbox) writes of it that were not taken in.
+    outbox) writes of it that were not taken in. `about` is how to meet it, as `telling` has it.
     """
 
     number: int
@@ -127,6 +132,7 @@ class Index:
     rows: tuple[RowId, ...] = ()
     ended: tuple[RowId, ...] = ()
     refused: Mapping[str, tuple[Refusal, ...]] = field(default_factory=dict)
+    about: bytes = b""
 
     @property
     def covers(self) -> Counted:
@@ -145,6 +151,7 @@ def pack_index(index: Index, *, name: str, signer: MailSigner) -> bytes:
             "n": index.number, "t": index.at, "l": dict(index.base), "h": _packed_heads(index.heads),
             "b": [_packed_batch(batch) for batch in index.batches], "r": [tuple(row) for row in index.rows],
             "e": [tuple(row) for row in index.ended], "x": {tag: [tuple(each) for each in told] for tag, told in index.refused.items()},
+            "a": index.about,
         }
     )  # fmt: skip
     return wire.pack({"v": VERSION, "c": list(signer.chain), "b": body, "s": signer.sign(_signed(name, body))})
@@ -206,11 +213,12 @@ def _packed_batch(batch: Batch) -> list[Any]:
 
 def _read_index(raw: Mapping[str, Any]) -> Index:
     refused = {read_text(tag, 32): tuple(_refusal(each) for each in read_list(told, MOST_REFUSED)) for tag, told in raw["x"].items()}
+    about = raw.get("a")
     return Index(
         read_number(raw["n"]), read_number(raw["t"]), _counted(raw["l"]), _heads(raw["h"]),
         tuple(_batch(each) for each in read_list(raw["b"], MOST_BATCHES)),
         tuple(_row(each) for each in read_list(raw["r"], MAX_ROWS)), tuple(_row(each) for each in read_list(raw["e"], MAX_ROWS)),
-        refused,
+        refused, about if isinstance(about, bytes) and len(about) <= ABOUT_LIMIT else b"",
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from p2pqueue.peers.mail.format import MailKeys
 from p2pqueue.peers.mail.inbox import Inbox
 from p2pqueue.peers.mail.outbox import Outbox
 from p2pqueue.peers.mail.place import MailPlace
+from p2pqueue.peers.mail.rendezvous import Rendezvous
 from p2pqueue.peers.mail.tidying import abandoned
 from p2pqueue.replica.replica import wall_clock
 from p2pqueue.replica.store import Store
@@ -54,16 +55,18 @@ class Mailbox:
     """Exchanges rows with devices that are not there now.
 
     `is_on`: the network is on; `posts`: this device writes there too; `linked` gives the devices that are linked now;
-    `brought` hears that rows came, and whether a fork was seen, `dropped` of rows that ended elsewhere.
+    `brought` hears that rows came, and whether a fork was seen, `dropped` of rows that ended elsewhere; `rendezvous` meets
+    the devices that write there.
     """
 
     def __init__(
         self, store: Store, place: MailPlace, identity: Identity, members: Members, *, is_on: Callable[[], bool], posts: bool,
         linked: Callable[[], Collection[str]], brought: Callable[[bool], object], dropped: Callable[[tuple[RowId, ...]], object],
+        rendezvous: Rendezvous | None = None,
     ) -> None:  # fmt: skip
         self._store, self._place, self._identity, self._members = store, place, identity, members
         self._is_on, self._posts, self._linked = is_on, posts and allows(identity.role, "read"), linked
-        self._brought, self._dropped = brought, dropped
+        self._brought, self._dropped, self._rendezvous = brought, dropped, rendezvous
         self._keys = MailKeys(identity.space_key, os.urandom)
         self._wake = asyncio.Event()
         self._look_pause = self._post_pause = LOOK_FIRST
@@ -168,6 +171,8 @@ class Mailbox:
                 del inbox.seen[tag]
         listed = await self._place.list_mail(self._keys.space)
         new = await inbox.look(listed)
+        if self._rendezvous is not None:
+            self._rendezvous.looked(listed, inbox.seen)
         outbox.listed(listed, inbox.seen.get(outbox.tag))
         came = await inbox.take()
         self.looked_at = time.monotonic()
@@ -203,8 +208,11 @@ class Mailbox:
         self._changed = False
         if acknowledge:
             self._acknowledged_at = now
+        about = b"" if self._rendezvous is None else self._rendezvous.about()
         try:
-            posted = await outbox.post(inbox.seen, known=self._members.known(), refused=inbox.refused, acknowledge=acknowledge)
+            posted = await outbox.post(
+                inbox.seen, known=self._members.known(), refused=inbox.refused, acknowledge=acknowledge, about=about
+            )  # fmt: skip
         except BaseException:
             self._changed = True
             raise

@@ -7,7 +7,7 @@ which the others know what they need not keep for it. Where nothing has changed,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from blake3 import blake3
@@ -29,6 +29,7 @@ from p2pqueue.peers.mail.format import (
     pack_part,
 )
 from p2pqueue.peers.mail.inbox import INDEX, MISSING_LOOKS, PART, Seen
+from p2pqueue.peers.mail.letters import LETTERS
 from p2pqueue.peers.mail.place import Hand, MailPlace
 from p2pqueue.peers.mail.plan import (
     highest,
@@ -96,11 +97,13 @@ class Outbox:
         self._missing = self._missing + 1 if any(name not in self._names for name in parts) else 0
 
     async def post(
-        self, seen: Mapping[str, Seen], *, known: Iterable[str], refused: Mapping[str, tuple[Refusal, ...]], acknowledge: bool
+        self, seen: Mapping[str, Seen], *, known: Iterable[str], refused: Mapping[str, tuple[Refusal, ...]], acknowledge: bool,
+        about: bytes = b"",
     ) -> bool:  # fmt: skip
         """Writes what is to be written, and removes what it replaces; says whether anything was.
 
         `known` are the ids of the other devices; with `acknowledge` a change of what is counted here is reason enough.
+        `about` is how to meet this device.
         """
         state = cast(State, await self.hand.answer(self.peering, ReadState(self._next())))
         own = None if self.relays else await self._own_authors(state)
@@ -119,7 +122,7 @@ class Outbox:
             batches = (*batches[:kept], *await self._new_batch(state, own, base, batches[:kept], reach))
         rows, ended = await self._asked(), await self._answers(state, others)
         told = {tag: refusals[:MOST_REFUSED] for tag, refusals in refused.items() if tag != self.tag}
-        found = Index(0 if self.index is None else self.index.number, self.wall(), base, state.heads, batches, rows, ended, told)
+        found = Index(0 if self.index is None else self.index.number, self.wall(), base, state.heads, batches, rows, ended, told, about)
         if not self._differs(found, acknowledge=acknowledge):
             await self._clean()
             return False
@@ -185,8 +188,8 @@ class Outbox:
         last = self.index
         if last is None:
             return True
-        if (found.base, found.batches, found.rows, found.ended, found.refused) != (
-            last.base, last.batches, last.rows, last.ended, last.refused
+        if (found.base, found.batches, found.rows, found.ended, found.refused, found.about) != (
+            last.base, last.batches, last.rows, last.ended, last.refused, last.about
         ):  # fmt: skip
             return True
         return acknowledge and found.heads != last.heads
@@ -243,7 +246,7 @@ class Outbox:
     async def _put_index(self, found: Index) -> None:
         listed = [int(name[2:18], 16) for name in self._names if name.startswith(INDEX) and _is_hex(name[2:18])]
         number = 1 + max([found.number, *(each for each in listed if each < 1 << 62)])
-        index = Index(number, found.at, found.base, found.heads, found.batches, found.rows, found.ended, found.refused)
+        index = replace(found, number=number)
         name = f"{INDEX}{number:016x}-{self.random(4).hex()}"
         path = f"{self.keys.space}/{self.tag}/{name}"
         await self.place.put_mail(path, self.keys.seal(path, pack_index(index, name=path, signer=self.signer)))
@@ -255,7 +258,7 @@ class Outbox:
         if self.index is None:
             return
         needed = {self.name, *(part.name for batch in self.index.batches for part in batch.parts)}
-        for name in sorted(self._names - needed):
+        for name in sorted(name for name in self._names - needed if not name.startswith(LETTERS)):
             await self.place.delete_mail(f"{self.keys.space}/{self.tag}/{name}")
             self._names.discard(name)
 

@@ -1,0 +1,305 @@
+"""How do devices link that only a mailbox tells of one another?
+
+What each tells in its index is passed to the net: addresses are dialled. Where no link comes of that within seconds, the
+device with the lower id leaves an offer of a direct connection, looks for the answer every second while it waits, and takes
+the offer away again; the other finds it at its own pace. What lies there and can't be taken for true is told once, and let lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from p2pqueue.errors import ConnectFailed, MalformedMessage, P2PQueueError, PeerError
+from p2pqueue.net.webrtc.signal import RtcSignal
+from p2pqueue.payload.fetching.source import SourceFailed
+from p2pqueue.payload.origins.objects import Listed
+from p2pqueue.peers.mail.format import MailKeys
+from p2pqueue.peers.mail.inbox import Seen
+from p2pqueue.peers.mail.letters import (
+    ANSWER,
+    LETTER_LIMIT,
+    LETTERS,
+    NONCE_SIZE,
+    OFFER,
+    OTHER_START,
+    Letter,
+    Refusals,
+    letter_path,
+    read_letter,
+)
+from p2pqueue.peers.mail.place import MailPlace
+from p2pqueue.peers.mail.telling import START_SIZE, Telling, Told, read_told
+from p2pqueue.replica.replica import wall_clock
+
+if TYPE_CHECKING:
+    from p2pqueue.identity.keys import Identity
+    from p2pqueue.identity.members import Members
+    from p2pqueue.net.meeting import Meeting
+
+GRACE: Final = 6.0  # seconds for a link over TCP, before a direct connection is offered
+POLL_EVERY: Final = 1.0  # seconds between two looks for the answer
+OFFER_WAIT: Final = 45.0  # seconds: the other side looks every half a minute at last
+RETRY_FIRST: Final = 60.0  # seconds between two offers to one device; doubled by each that came to nothing
+RETRY_LAST: Final = 3600.0  # seconds
+TICK: Final = 3.0  # seconds between two looks whether an offer is due, while one may be
+MOST_AT_ONCE: Final = 4  # offers that lie there, and as many that are answered
+MOST_NEW: Final = 4  # offers of one device in one look
+TOLD_LIMIT: Final = 256  # refusals that are remembered as told
+TAKING_AWAY: Final = 1.0  # seconds for a letter to be taken away, at a stop
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Known:
+    """A device that tells how to meet it."""
+
+    told: Told
+    apart_since: float | None = None
+    again_at: float = 0.0
+    pause: float = RETRY_FIRST
+    offering: asyncio.Task[None] | None = None
+    why: str | None = None  # the last offer came to nothing
+
+    def begin_anew(self) -> None:
+        """There is something new to try."""
+        self.again_at, self.pause = 0.0, RETRY_FIRST
+
+
+class Rendezvous:
+    """Meets the other devices of a space by way of its mailbox.
+
+    :param posts: whether this device writes there too; without it, it only hears of addresses.
+    :param linked: gives the devices that are linked now.
+    """
+
+    def __init__(
+        self, place: MailPlace, identity: Identity, members: Members, *, net: Meeting, posts: bool, is_on: Callable[[], bool],
+        linked: Callable[[], Collection[str]],
+    ) -> None:  # fmt: skip
+        self._place, self._identity, self._members, self._net = place, identity, members, net
+        self._posts, self._is_on, self._linked = posts, is_on, linked
+        self._keys = MailKeys(identity.space_key, os.urandom)
+        self._own = self._keys.device(identity.device_id)
+        start = os.urandom(START_SIZE)
+        self._telling = Telling(start)
+        self._refusals = Refusals(identity.device_id, start)
+        self._known: dict[str, _Known] = {}
+        self._answering: dict[str, asyncio.Task[None]] = {}
+        self._letters: tuple[Listed, ...] = ()
+        self._handled: set[str] = set()
+        self._lying: set[str] = set()
+        self._told: dict[tuple[str, str], None] = {}
+        self._news = asyncio.Event()
+        self.met = 0  # links that came about so
+
+    def about(self) -> bytes:
+        """What this device tells in its index."""
+        return self._telling.now(self._net.endpoints, self._net.directing is not None, now=time.monotonic(), wall=wall_clock())
+
+    def looked(self, listed: Iterable[Listed], seen: Mapping[str, Seen]) -> None:
+        """What lies in the mailbox now, and the indexes that were read of it."""
+        self._letters = tuple(each for each in listed if each.name.split("/")[2].startswith(LETTERS))
+        told = {each.member.device_id: read_told(each.index.about) for each in seen.values()}
+        wall = wall_clock()
+        here = {
+            device: each for device, each in told.items() if each is not None and each.holds(wall) and device != self._identity.device_id
+        }
+        for device in self._known.keys() - here.keys():
+            self._forget(device)
+        for device, each in here.items():
+            self._hear(device, each)
+        self._news.set()
+
+    def status(self) -> dict[str, Any]:
+        """How it stands, as plain values."""
+        why = {device: known.why for device, known in self._known.items() if known.why is not None and device not in self._linked()}
+        return {"told": len(self._known), "met": self.met, "why": why}
+
+    async def run(self) -> None:
+        """Offers and answers until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    async with asyncio.timeout(TICK if any(map(self._may_be_offered, self._known)) else None):
+                        await self._news.wait()
+                except TimeoutError:
+                    pass
+                self._news.clear()
+                if self._is_on() and self._posts:
+                    self._take(group)
+                    self._offer_where_due(group)
+
+    # -- hearing ----------------------------------------------------------------------------------------------
+
+    def _hear(self, device: str, told: Told) -> None:
+        known = self._known.get(device)
+        if known is not None and known.told == told:
+            return
+        if known is None:
+            known = self._known[device] = _Known(told)
+        elif known.told.start != told.start and known.offering is not None:
+            known.offering.cancel()  # nobody reads it any more
+        if (known.told.start, known.told.endpoints) != (told.start, told.endpoints):
+            known.begin_anew()
+        known.told = told
+        self._net.told(device, told.endpoints)
+
+    def _forget(self, device: str) -> None:
+        known = self._known.pop(device)
+        if known.offering is not None:
+            known.offering.cancel()
+        self._net.told(device, ())
+
+    # -- offering ---------------------------------------------------------------------------------------------
+
+    def _may_be_offered(self, device: str) -> bool:
+        known = self._known[device]
+        return (
+            self._posts and self._net.directing is not None and known.told.direct
+            and self._identity.device_id < device and device not in self._linked()
+        )  # fmt: skip
+
+    def _offer_where_due(self, group: asyncio.TaskGroup) -> None:
+        now = time.monotonic()
+        for device, known in self._known.items():
+            if device in self._linked():
+                known.apart_since, known.why = None, None
+                known.begin_anew()
+                continue
+            if known.apart_since is None:
+                known.apart_since = now
+            waits = now < max(known.apart_since + GRACE, known.again_at) or (known.offering is not None and not known.offering.done())
+            open_ = sum(each.offering is not None and not each.offering.done() for each in self._known.values())
+            if self._may_be_offered(device) and not waits and open_ < MOST_AT_ONCE:
+                known.offering = group.create_task(self._surely(device, partial(self._offer, device, known)))
+
+    async def _offer(self, device: str, known: _Known) -> None:
+        try:
+            await self._net.offer(device, partial(self._swap, device, known.told.start))
+        except (P2PQueueError, SourceFailed) as error:
+            known.why = str(error)
+            known.again_at, known.pause = time.monotonic() + known.pause * random.uniform(0.8, 1.2), min(2 * known.pause, RETRY_LAST)
+            raise
+        self.met += 1
+
+    async def _swap(self, device: str, start: bytes, ours: bytes) -> bytes:
+        """Leaves an offer with our signal, and waits for the other's."""
+        offer = Letter(self._identity.device_id, device, os.urandom(NONCE_SIZE), start, wall_clock(), ours)
+        path = letter_path(self._keys, ANSWER, device, self._identity.device_id, offer.nonce)
+        try:
+            async with self._left(OFFER, offer), asyncio.timeout(OFFER_WAIT):
+                while (sealed := await self._place.get_mail(path, limit=LETTER_LIMIT)) is None:  # noqa: ASYNC110 - a mailbox tells nobody
+                    await asyncio.sleep(POLL_EVERY)
+        except TimeoutError:
+            raise ConnectFailed("it didn't answer an offer in the mailbox") from None
+        answer = read_letter(self._keys.open(path, sealed), path, self._members.admit)
+        if (why := self._refusals.of_answer(answer, offer, wall=wall_clock())) is not None:
+            raise MalformedMessage(f"an answer in the mailbox is refused: {why}")
+        return answer.signal
+
+    # -- answering --------------------------------------------------------------------------------------------
+
+    def _take(self, group: asyncio.TaskGroup) -> None:
+        """Answers the offers that are new, and takes away letters of an earlier run."""
+        self._handled &= {each.name for each in self._letters}
+        new: dict[str, int] = {}
+        for each in self._letters:
+            _, tag, name = each.name.split("/")
+            if each.name in self._handled or each.name in self._lying:
+                continue
+            if tag == self._own:
+                self._handled.add(each.name)
+                group.create_task(self._take_away(each.name))
+            elif name.startswith(f"{OFFER}{self._keys.between(tag, self._own)}-"):
+                self._handled.add(each.name)
+                new[tag] = new.get(tag, 0) + 1
+                self._take_offer(group, tag, each, is_flood=new[tag] > MOST_NEW)
+
+    def _take_offer(self, group: asyncio.TaskGroup, tag: str, found: Listed, *, is_flood: bool) -> None:
+        busy = self._answering.get(tag)
+        if found.size > LETTER_LIMIT or is_flood:
+            self._refuse(tag, "there are too many of its sender" if is_flood else f"it has {found.size} bytes")
+            return
+        if busy is not None and not busy.done():
+            busy.cancel()  # its sender offers anew: nobody waits at the other end
+        elif sum(not each.done() for each in self._answering.values()) >= MOST_AT_ONCE:
+            self._handled.discard(found.name)  # at the next look
+            return
+        self._answering[tag] = group.create_task(self._surely(tag, partial(self._answer, tag, found.name)))
+
+    async def _answer(self, tag: str, path: str) -> None:
+        sealed = await self._place.get_mail(path, limit=LETTER_LIMIT)
+        if sealed is None:
+            return  # taken away meanwhile
+        offer = read_letter(self._keys.open(path, sealed), path, self._members.admit)
+        why = self._refusals.of_offer(offer, wall=wall_clock())
+        if self._keys.device(offer.sender) != tag:
+            why = "it lies in the outbox of another device"
+        if why is not None:
+            self._refuse(tag, why)
+            return
+        RtcSignal.unpack(offer.signal)
+        if offer.sender in self._linked() or self._net.directing is None:
+            return
+        async with AsyncExitStack() as stack:
+
+            async def tell(ours: bytes) -> None:
+                answer = Letter(self._identity.device_id, offer.sender, offer.nonce, b"", wall_clock(), ours)
+                await stack.enter_async_context(self._left(ANSWER, answer))
+
+            await self._net.answer(offer.sender, offer.signal, tell)
+            self.met += 1
+
+    def _refuse(self, tag: str, words: str) -> None:
+        """Tells once that something in the mailbox was not taken for true."""
+        if (tag, words) in self._told:
+            return
+        self._told[tag, words] = None
+        while len(self._told) > TOLD_LIMIT:
+            del self._told[next(iter(self._told))]
+        level = logging.INFO if words == OTHER_START else logging.WARNING  # the latter also comes of a restart
+        _log.log(level, "an offer in the mailbox is refused: %s", words)
+
+    # -- letters ----------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _left(self, kind: str, letter: Letter) -> AsyncIterator[None]:
+        """Lets a letter lie there for a while."""
+        path = letter_path(self._keys, kind, letter.sender, letter.receiver, letter.nonce)
+        self._lying.add(path)
+        try:
+            await self._place.put_mail(path, self._keys.seal(path, letter.pack(path, self._identity)))
+            yield
+        finally:
+            try:
+                await self._take_away(path)
+            finally:
+                self._lying.discard(path)
+
+    async def _take_away(self, path: str) -> None:
+        try:
+            async with asyncio.timeout(TAKING_AWAY):
+                await self._place.delete_mail(path)
+        except (SourceFailed, TimeoutError) as error:
+            _log.debug("a letter is left lying: %r", error)  # the next run takes it away, or whoever tidies
+
+    async def _surely(self, whose: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Does one thing; whatever becomes of it, the others go on."""
+        try:
+            await work()
+        except PeerError as error:
+            self._refuse(whose, str(error))
+        except (P2PQueueError, SourceFailed) as error:
+            _log.info("no direct connection by way of the mailbox: %s", error)
+        except Exception:  # noqa: BLE001  a third party's fault in one connection costs no other
+            _log.exception("a direct connection by way of the mailbox met an error of its own")
