@@ -88,7 +88,10 @@ class Settings:
         (), "list", "The network interfaces whose bytes cost money, by names or addresses: no files are fetched over them.", shown="none"
     )
     quota: int = _declared(
-        0, "size", "How much disk stored files may take; 0 decides by the disk.", shown="0 (the smaller of 20 GiB and 10 % of the disk)"
+        0,
+        "size",
+        "How much disk files may take in the home, fetched ones included; 0 decides by the disk, and for sealed ones alone.",
+        shown="0 (the smaller of 20 GiB and 10 % of the disk)",
     )
     reserve: int = _declared(1024**3, "size", "How much of the disk is left free: nothing is stored below that.")
 

@@ -153,6 +153,7 @@ class Node:
             self._queue.access.node = self.store
             stack.callback(setattr, self._queue.access, "node", None)
         self.shelf = Shelf(home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
+        self.shelf.make_room = self._sweep
         stack.callback(self.shelf.close)
         await asyncio.to_thread(self.shelf.sweep_landings)
         self.roster = Roster(started=time.monotonic(), others=False)

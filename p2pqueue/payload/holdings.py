@@ -47,6 +47,12 @@ FROM folders d JOIN files f ON f.folder = d.id  -- files_folder
 WHERE NOT f.copied
 GROUP BY d.id
 """
+OWNED_SIZE: Final = """
+SELECT coalesce(sum(size), 0) FROM (
+    SELECT max(f.size) AS size FROM sources s JOIN files f ON f.source = s.id WHERE s.owned GROUP BY s.id      -- files_source
+    UNION ALL SELECT max(f.size) FROM folders d JOIN files f ON f.folder = d.id WHERE d.owned GROUP BY d.id  -- files_folder
+)
+"""
 KNOWN_COPY: Final = """
 SELECT f.address, f.capability, f.name, f.size
 FROM known k JOIN files f ON f.address = k.root
@@ -172,6 +178,11 @@ def remove(connection: sqlite3.Connection, store: ShardStore, root: Capability) 
     connection.execute("DELETE FROM files WHERE address = ?", address)
     freed = store.remove_unneeded(connection, [each for each in used if is_unneeded(connection, each)])
     return freed + remove_sources(connection)
+
+
+def plain_size(catalogue: Catalogue) -> int:
+    """How many bytes fetched files and outputs take that lie in the home in the plain."""
+    return int(catalogue.read(lambda c: c.execute(OWNED_SIZE).fetchone()[0]))
 
 
 def usage(catalogue: Catalogue, store: ShardStore) -> Usage:

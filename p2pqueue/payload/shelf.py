@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,10 @@ from p2pqueue.payload import exporting, handing, holdings, inventory, outputs, s
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.expected import Claim
 from p2pqueue.payload.fetching.folder_landing import FolderLanding
-from p2pqueue.payload.fetching.landing import IDLE_AFTER, Landing, allocated, allocated_below, sweep_landings
+from p2pqueue.payload.fetching.landing import Landing, sweep_landings
+from p2pqueue.payload.fetching.room import claim_room, half_fetched
 from p2pqueue.payload.folders import Folders
 from p2pqueue.payload.holdings import Usage
 from p2pqueue.payload.ingest import Ingest, IngestStopped, seal_bytes, seal_file
@@ -63,7 +65,9 @@ class Shelf:
         self._outputs = home.path / "outputs"
         self._landings = home.path / "landings"
         self._catalogue = Catalogue(home.shelf_file)
-        self._store = ShardStore(home.shards_dir, self._catalogue, quota=quota, reserve=reserve)
+        self._store = ShardStore(home.shards_dir, self._catalogue, quota=quota, reserve=reserve, plain=self._plain_size)
+        self.expected = self._store.expected
+        self.make_room: Callable[[], Awaitable[object]] | None = None  # frees what nothing needs; a node says how
         self._checks = Checks()
 
     def ingest(
@@ -218,29 +222,23 @@ class Shelf:
 
     def check_room_for(self, size: int) -> None:
         """Raises `DiskFull` where the disk could never take so many bytes, whatever is freed of what is half fetched."""
-        self._store.check_disk(size - sum(allocated_below(folder) for folder in self._landings.glob("*")))
+        self._store.check_fetched(size - half_fetched(self._landings))
+
+    def claim(self, root: Capability, content: FileManifest | Layout) -> Claim | None:
+        """Speaks for the room that a fetch still needs; None where it must wait for others. Raises `DiskFull`."""
+        size = content.size if isinstance(content, FileManifest) else content.content_size
+        return claim_room(self._store, self._landings, root, size)
 
     def check_reserve(self) -> None:
-        """Raises `DiskFull` where less of the disk is left than stays reserved, since others have written to it."""
-        self._store.check_disk(0)
+        """Raises `DiskFull` where less is left of disk or quota than may be, since others have written to it."""
+        self._store.check_fetched(0)
 
     def batch(self) -> Batch:
         """A batch to which shards that come from elsewhere are added."""
         return Batch(self._store, self._catalogue)
 
     def landing(self, root: Capability, content: FileManifest | Layout) -> Landing | FolderLanding:
-        """Where a file or folder that comes from elsewhere is written, with what came of it before.
-
-        Raises `DiskFull` when there is no room for it, even without what others left half done.
-        """
-        size = content.size if isinstance(content, FileManifest) else content.content_size
-        needed = max(0, size - allocated(self._landings, root))
-        try:
-            self._store.check_disk(needed)
-        except DiskFull:
-            if not sweep_landings(self._landings, older_than=IDLE_AFTER, needed=needed, but=root):
-                raise
-            self._store.check_disk(needed)
+        """Where a file or folder that comes from elsewhere is written, with what came of it before."""
         if isinstance(content, FileManifest):
             return Landing(self._landings, self._outputs, root, content)
         return FolderLanding(self._landings, self._outputs, root, content)
@@ -308,6 +306,9 @@ class Shelf:
             tags = bytearray()
             manifest = seal_file(file, identity, name, ingest, lambda shard: tags.extend(shard.tag))
             return publish(batch, manifest, self._space_key, source=identity, owned=owned, tags=tags)
+
+    def _plain_size(self) -> int:
+        return holdings.plain_size(self._catalogue) + half_fetched(self._landings)
 
     def _is_sound(self, capability: str) -> bool:
         return holdings.is_sound(self._catalogue, self._store, parse_capability(capability))

@@ -14,6 +14,7 @@ from typing import Final
 
 from p2pqueue.errors import DiskFull
 from p2pqueue.payload.catalogue import Catalogue
+from p2pqueue.payload.expected import Expected
 from p2pqueue.payload.format import LARGEST_SHARD
 from p2pqueue.payload.seal import address_of
 from p2pqueue.private import make_private_dir
@@ -44,9 +45,13 @@ _log = logging.getLogger(__name__)
 class ShardStore:
     """The sealed shards of one home. For any thread and several processes."""
 
-    def __init__(self, folder: Path, catalogue: Catalogue, *, quota: int = 0, reserve: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, catalogue: Catalogue, *, quota: int = 0, reserve: int | None = None, plain: Callable[[], int] = lambda: 0
+    ) -> None:  # fmt: skip
         self.folder = folder
+        self.expected = Expected()
         self._catalogue = catalogue
+        self._plain = plain  # bytes of the home that fetched files and outputs take in the plain
         self._quota = quota
         self._reserve = reserve
 
@@ -82,7 +87,7 @@ class ShardStore:
         return None if row is None else int(row[0])
 
     def quota(self) -> int:
-        """How many bytes stored shards may take."""
+        """How many bytes stored shards may take; one that was set holds for all files of the home."""
         return self._quota or min(DEFAULT_QUOTA, shutil.disk_usage(self._existing_folder()).total // 10)
 
     def check_room(self, size: int, *, written: int = 0) -> None:
@@ -90,22 +95,39 @@ class ShardStore:
 
         `written` of them lie on the disk already, under temporary names.
         """
-        stored = self._catalogue.read(lambda c: int(c.execute("SELECT bytes FROM total").fetchone()[0]))
+        self.check_quota(size, expected=self.expected.total() if self._quota else 0)
+        self.check_disk(size - written, expected=self.expected.total())
+
+    def check_fetched(self, size: int, *, expected: int = 0) -> None:
+        """Raises `DiskFull` when so many bytes that are fetched would pass a quota that was set, or the reserve.
+
+        `expected` are those that other transfers will still write.
+        """
+        if self._quota:
+            self.check_quota(size, expected=expected)
+        self.check_disk(size, expected=expected)
+
+    def check_quota(self, size: int, *, expected: int = 0) -> None:
+        """Raises `DiskFull` when that many bytes more would pass the quota."""
+        used = self._catalogue.read(lambda c: int(c.execute("SELECT bytes FROM total").fetchone()[0]))
         quota = self.quota()
-        if stored + size > quota:
+        if self._quota:
+            used += self._plain()
+        if used + expected + size > quota:
+            also = f", and files on their way take {expected} more" if expected else ""
             raise DiskFull(
-                f"Storing {size} bytes would pass the quota for files ({stored} of {quota} bytes are used); run `p2pqueue prune`, "
+                f"Storing {size} bytes would pass the quota for files ({used} of {quota} bytes are used{also}); run `p2pqueue prune`, "
                 "or raise the setting `quota`"
             )
-        self.check_disk(size - written)
 
-    def check_disk(self, size: int) -> None:
+    def check_disk(self, size: int, *, expected: int = 0) -> None:
         """Raises `DiskFull` when that many bytes more would leave less of the disk than is reserved."""
         disk = shutil.disk_usage(self._existing_folder())
         reserve = reserved(disk.total, self._reserve)
-        if disk.free - size < reserve:
+        if disk.free - expected - size < reserve:
+            also = f"files on their way take {expected}, " if expected else ""
             raise DiskFull(
-                f"No space left to store {size} bytes in {self.folder} ({disk.free} are free, {reserve} stay reserved); "
+                f"No space left to store {size} bytes in {self.folder} ({disk.free} are free, {also}{reserve} stay reserved); "
                 "free some and try again"
             )
 

@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
-from p2pqueue.errors import MalformedMessage
+from p2pqueue.errors import DiskFull, MalformedMessage
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability, parse_capability
+from p2pqueue.payload.expected import Claim
 from p2pqueue.payload.fetching.budget import Budget
 from p2pqueue.payload.fetching.folder_landing import FolderLanding
 from p2pqueue.payload.fetching.gathering import Manifests
@@ -31,6 +32,7 @@ from p2pqueue.payload.fetching.transfers import SourceShare, Transfer, Transfers
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.limit import Limits
 from p2pqueue.payload.manifest import FileManifest, FolderManifest, PartedManifest, TreeManifest
+from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.publish import enter_folder
 from p2pqueue.payload.shelf import Shelf
 
@@ -39,6 +41,10 @@ MOST_THREADS: Final = 64  # that lanes may have at once
 CHECKING: Final = 2  # threads that check what came over lanes without threads of their own
 AT_ONCE: Final = 4  # files of one manifest that are fetched at the same time
 DEEPEST: Final = 64  # manifests of manifests in one another
+ROOM_AGAIN: Final = 0.5  # seconds between two looks of who waits for the room that others have claimed
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,7 @@ class _Fetch:
     peers_at: float  # when a peer delivered last, or the start
     root: Capability
     running: Running | None = None  # where it is a single file
+    waits_for: str = ""  # the name of what waits for room
     begun_at: float = field(default_factory=time.monotonic)
     turns: dict[bytes, asyncio.Lock] = field(default_factory=dict)  # by the address of each manifest
     done: set[bytes] = field(default_factory=set)
@@ -132,7 +139,9 @@ class _Fetch:
         now, sources = time.monotonic(), self.means.sources()
         asked = tuple([SourceShare(each.name, each.lane, self.received[each.name, each.lane], 0.0, "used") for each in sources])
         why = None
-        if now - self.begun_at >= STANDS_AFTER:
+        if self.waits_for:
+            why = f"{safe_name(self.waits_for)} waits for room on this disk: other files are on their way, and take what is left"
+        elif now - self.begun_at >= STANDS_AFTER:
             why = "its manifest was asked for and has not come yet" if asked else "no device that is linked, and no origin, can be asked"
         return Transfer(self.root.text, "", 0, 0, 0.0, None, asked, why)
 
@@ -159,7 +168,7 @@ class _Fetch:
         if isinstance(manifest, FileManifest):
             return manifest
         size = manifest.size if isinstance(manifest, TreeManifest) else manifest.head.size
-        await asyncio.to_thread(self.shelf.check_room_for, size)  # before memory is taken for what it claims
+        await self._with_room(self.shelf.check_room_for, size)  # before memory is taken for what it claims
         return await (manifests.layout(manifest) if isinstance(manifest, TreeManifest) else manifests.complete(manifest))
 
     async def _bring_all(self, manifest: FolderManifest, depth: int) -> None:
@@ -181,12 +190,46 @@ class _Fetch:
             for listener in tuple(listeners):
                 listener(done, size)
 
+        claim = await self._claim(root, manifest)
+        try:
+            await self._land(root, manifest, batch, tell, claim)
+        finally:
+            self.shelf.expected.give_up(claim)
+
+    async def _claim(self, root: Capability, manifest: FileManifest | Layout) -> Claim:
+        """Speaks for the room of a file; waits for it where others have it that are on their way."""
+        try:
+            while (claim := await self._with_room(self.shelf.claim, root, manifest)) is None:
+                self.waits_for = manifest.name
+                await asyncio.sleep(ROOM_AGAIN)
+        finally:
+            self.waits_for = ""
+        return claim
+
+    async def _with_room(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Looks for room, and once more after what nothing needs was freed."""
+        try:
+            return await to_end_or_undo(self._give_up, look, *args, **kwargs)
+        except DiskFull:
+            if self.shelf.make_room is None:
+                raise
+            await self.shelf.make_room()
+            return await to_end_or_undo(self._give_up, look, *args, **kwargs)
+
+    def _give_up(self, claim: object) -> None:
+        if isinstance(claim, Claim):
+            self.shelf.expected.give_up(claim)
+
+    async def _land(self, root: Capability, manifest: FileManifest | Layout, batch: Batch, tell: Progress, claim: Claim) -> None:
+        needed = claim.left()
         landing = await to_end_or_undo(_close, self.shelf.landing, root, manifest)
         try:
             running = Running(
                 root.text, manifest.name, manifest, manifest.size, landing, self.means, landing.touch,
                 self.shelf.check_reserve, tell, self.peers_at,
             )  # fmt: skip
+            first = running.desk.verified
+            claim.left = lambda: needed - (running.desk.verified - first)
             if root == self.root:
                 self.running = running
             with nullcontext() if root == self.root else self.transfers.under_way(root.address, running.look):

@@ -269,7 +269,7 @@ async def test_a_full_disk_ends_the_fetch_in_words(there: Shelf, make_file: Make
     full = Shelf(home, SPACE_KEY, quota=64 * MIB, reserve=0)
     stored = there.ingest(make_file(2 * MIB))
 
-    def no_room(size: int) -> None:
+    def no_room(size: int, *, expected: int = 0) -> None:
         raise DiskFull("No space left")
 
     full._store.check_disk = no_room  # type: ignore[method-assign]
