@@ -85,7 +85,7 @@ class Settings:
         0, "size", "How many bytes a second files may take of the network, in each direction; 0 sets no limit.", shown="0 (no limit)"
     )
     metered: tuple[str, ...] = _declared(
-        (), "list", "The network interfaces whose bytes cost money, by names or addresses: no files are fetched over them.", shown="none"
+        (), "list", "The network interfaces whose bytes cost money, by names or addresses: no files go over them.", shown="none"
     )
     quota: int = _declared(
         0,
