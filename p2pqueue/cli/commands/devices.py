@@ -168,6 +168,8 @@ def _document(member: Member, here: str | None, peers: Mapping[str, Mapping[str,
     own = member.device_id == here
     link = (peers or {}).get(member.device_id)
     address = link.get("address") if link else None
+    if isinstance(address, (list, tuple)) and not address[1]:  # it was met by way of a mailbox: where it listens leads nowhere
+        address = address[0]
     return {
         "id": member.device_id,
         "label": member.label,

@@ -101,9 +101,13 @@ class Inbox:
     async def look(self, listed: Iterable[Listed]) -> bool:
         """Reads the indexes that are new; says whether there was one."""
         outboxes: dict[str, list[str]] = {}
+        oversized: set[str] = set()
         for each in listed:
             _, tag, name = each.name.split("/")
-            outboxes.setdefault(tag, []).append(name)
+            if name.startswith(INDEX) and each.size > INDEX_LIMIT:
+                oversized.add(tag)
+            else:
+                outboxes.setdefault(tag, []).append(name)
         changed = False
         for tag, names in list(outboxes.items())[:MOST_OUTBOXES]:
             changed |= await self._look_into(tag, sorted((name for name in names if name.startswith(INDEX)), reverse=True))
@@ -113,6 +117,7 @@ class Inbox:
             changed = True
         self._bad &= {name for names in outboxes.values() for name in names}
         self._forget()
+        self.troubles.update(dict.fromkeys(oversized, "an index of a mailbox that is larger than any may be"))
         return changed
 
     async def _look_into(self, tag: str, names: Sequence[str]) -> bool:

@@ -12,13 +12,13 @@ import logging
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from p2pqueue.errors import ConnectFailed, MalformedMessage, P2PQueueError, PeerError
+from p2pqueue.errors import ConnectFailed, LinkRefused, MalformedMessage, P2PQueueError, PeerError
 from p2pqueue.net.webrtc.signal import RtcSignal
 from p2pqueue.payload.fetching.source import SourceFailed
 from p2pqueue.payload.origins.objects import Listed
@@ -37,7 +37,7 @@ from p2pqueue.peers.mail.letters import (
     read_letter,
 )
 from p2pqueue.peers.mail.place import MailPlace
-from p2pqueue.peers.mail.telling import START_SIZE, Telling, Told, read_told
+from p2pqueue.peers.mail.telling import START_SIZE, TOLD_FOR, Telling, Told, read_told
 from p2pqueue.replica.replica import wall_clock
 
 if TYPE_CHECKING:
@@ -74,6 +74,16 @@ class _Known:
         """There is something new to try."""
         self.again_at, self.pause = 0.0, RETRY_FIRST
 
+    @property
+    def is_offering(self) -> bool:
+        """Says whether an offer lies there, or is being connected."""
+        return self.offering is not None and not self.offering.done()
+
+    def stop_offering(self) -> None:
+        """Nobody needs an answer any more."""
+        if self.offering is not None:
+            self.offering.cancel()
+
 
 class Rendezvous:
     """Meets the other devices of a space by way of its mailbox.
@@ -99,6 +109,7 @@ class Rendezvous:
         self._handled: set[str] = set()
         self._lying: set[str] = set()
         self._told: dict[tuple[str, str], None] = {}
+        self._endpoints = net.endpoints
         self._news = asyncio.Event()
         self.met = 0  # links that came about so
 
@@ -106,18 +117,21 @@ class Rendezvous:
         """What this device tells in its index."""
         return self._telling.now(self._net.endpoints, self._net.directing is not None, now=time.monotonic(), wall=wall_clock())
 
-    def looked(self, listed: Iterable[Listed], seen: Mapping[str, Seen]) -> None:
+    def looked(self, listed: Sequence[Listed], seen: Mapping[str, Seen]) -> None:
         """What lies in the mailbox now, and the indexes that were read of it."""
+        modified = {each.name: each.modified for each in listed}
         self._letters = tuple(each for each in listed if each.name.split("/")[2].startswith(LETTERS))
-        told = {each.member.device_id: read_told(each.index.about) for each in seen.values()}
-        wall = wall_clock()
-        here = {
-            device: each for device, each in told.items() if each is not None and each.holds(wall) and device != self._identity.device_id
-        }
+        newest = max(modified.values(), default=0.0)  # by the place's clock, whatever those of the devices say
+        here: dict[str, Told] = {}
+        for each in seen.values():
+            age = newest - modified.get(f"{self._keys.space}/{each.tag}/{each.name}", newest)
+            told = read_told(each.index.about)
+            if told is not None and age < TOLD_FOR and each.tag != self._own:
+                here[each.member.device_id] = told
         for device in self._known.keys() - here.keys():
             self._forget(device)
-        for device, each in here.items():
-            self._hear(device, each)
+        for device, told in here.items():
+            self._hear(device, told)
         self._news.set()
 
     def status(self) -> dict[str, Any]:
@@ -147,17 +161,15 @@ class Rendezvous:
             return
         if known is None:
             known = self._known[device] = _Known(told)
-        elif known.told.start != told.start and known.offering is not None:
-            known.offering.cancel()  # nobody reads it any more
+        elif known.told.start != told.start:
+            known.stop_offering()  # nobody reads it any more
         if (known.told.start, known.told.endpoints) != (told.start, told.endpoints):
             known.begin_anew()
         known.told = told
         self._net.told(device, told.endpoints)
 
     def _forget(self, device: str) -> None:
-        known = self._known.pop(device)
-        if known.offering is not None:
-            known.offering.cancel()
+        self._known.pop(device).stop_offering()
         self._net.told(device, ())
 
     # -- offering ---------------------------------------------------------------------------------------------
@@ -170,17 +182,21 @@ class Rendezvous:
         )  # fmt: skip
 
     def _offer_where_due(self, group: asyncio.TaskGroup) -> None:
-        now = time.monotonic()
+        now, endpoints = time.monotonic(), self._net.endpoints
+        if endpoints != self._endpoints:  # another network: what came to nothing in the last one may come to something
+            self._endpoints = endpoints
+            for known in self._known.values():
+                known.begin_anew()
         for device, known in self._known.items():
             if device in self._linked():
                 known.apart_since, known.why = None, None
                 known.begin_anew()
+                known.stop_offering()
                 continue
             if known.apart_since is None:
                 known.apart_since = now
-            waits = now < max(known.apart_since + GRACE, known.again_at) or (known.offering is not None and not known.offering.done())
-            open_ = sum(each.offering is not None and not each.offering.done() for each in self._known.values())
-            if self._may_be_offered(device) and not waits and open_ < MOST_AT_ONCE:
+            waits = now < max(known.apart_since + GRACE, known.again_at) or known.is_offering
+            if self._may_be_offered(device) and not waits and sum(each.is_offering for each in self._known.values()) < MOST_AT_ONCE:
                 known.offering = group.create_task(self._surely(device, partial(self._offer, device, known)))
 
     async def _offer(self, device: str, known: _Known) -> None:
@@ -198,8 +214,10 @@ class Rendezvous:
         path = letter_path(self._keys, ANSWER, device, self._identity.device_id, offer.nonce)
         try:
             async with self._left(OFFER, offer), asyncio.timeout(OFFER_WAIT):
-                while (sealed := await self._place.get_mail(path, limit=LETTER_LIMIT)) is None:  # noqa: ASYNC110 - a mailbox tells nobody
+                while (sealed := await self._place.get_mail(path, limit=LETTER_LIMIT)) is None:
                     await asyncio.sleep(POLL_EVERY)
+                    if not self._is_on():
+                        raise ConnectFailed("this device went offline")
         except TimeoutError:
             raise ConnectFailed("it didn't answer an offer in the mailbox") from None
         answer = read_letter(self._keys.open(path, sealed), path, self._members.admit)
@@ -268,7 +286,7 @@ class Rendezvous:
         while len(self._told) > TOLD_LIMIT:
             del self._told[next(iter(self._told))]
         level = logging.INFO if words == OTHER_START else logging.WARNING  # the latter also comes of a restart
-        _log.log(level, "an offer in the mailbox is refused: %s", words)
+        _log.log(level, "a letter in the mailbox is refused: %s", words)
 
     # -- letters ----------------------------------------------------------------------------------------------
 
@@ -297,9 +315,10 @@ class Rendezvous:
         """Does one thing; whatever becomes of it, the others go on."""
         try:
             await work()
-        except PeerError as error:
-            self._refuse(whose, str(error))
         except (P2PQueueError, SourceFailed) as error:
+            if isinstance(error, PeerError) and not isinstance(error, LinkRefused):
+                self._refuse(whose, str(error))
+                return
             _log.info("no direct connection by way of the mailbox: %s", error)
         except Exception:  # noqa: BLE001  a third party's fault in one connection costs no other
             _log.exception("a direct connection by way of the mailbox met an error of its own")

@@ -21,7 +21,7 @@ VERSION: Final = 1
 START_SIZE: Final = 16  # bytes
 CHANGE_EVERY: Final = 120.0  # seconds between two that tell of other addresses
 REFRESH_EVERY: Final = 3 * 3600.0  # seconds after which the same is told again
-TOLD_FOR: Final = 7 * 3600_000  # milliseconds for which it is believed: two refreshments, and some slack
+TOLD_FOR: Final = 7 * 3600.0  # seconds for which it is believed: two refreshments, and some slack
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,6 @@ class Told:
         """The bytes in the index."""
         ends = [[ipaddress.ip_address(host).packed, port] for host, port in self.endpoints]
         return wire.pack({"v": VERSION, "t": self.at, "s": self.start, "e": ends, "d": self.direct})
-
-    def holds(self, wall: int) -> bool:
-        """Says whether it isn't old, nor of a time to come; `wall` in milliseconds UTC."""
-        return abs(wall - self.at) < TOLD_FOR
 
 
 def read_told(data: bytes) -> Told | None:

@@ -30,6 +30,20 @@ def test_what_is_seen_now_comes_before_what_was_good() -> None:
     assert book.candidates(A) == (OFFICE, HOME)
 
 
+def test_what_a_device_wrote_somewhere_comes_last_and_is_replaced_by_what_it_writes_next() -> None:
+    book = AddressBook()
+    written, again = ("10.9.9.9", 7433), ("10.9.9.10", 7433)
+    book.note_hint(A, [written, ("10.9.9.9", 0)])
+    book.note_good(A, *HOME, NOW)
+    book.note_sighting(A, [OFFICE], source="x")
+    assert book.candidates(A) == (OFFICE, HOME, written)
+    book.note_hint(A, [again])
+    assert book.candidates(A) == (OFFICE, HOME, again)
+    book.forget(A, *again)  # somebody else answered there
+    assert book.candidates(A) == (OFFICE, HOME)
+    assert [row[1] for row in book.dump()] == [HOME[0]]  # a hint is not kept over the end
+
+
 def test_among_what_is_seen_the_good_comes_first() -> None:
     book = AddressBook()
     book.note_good(A, *HOME, NOW)

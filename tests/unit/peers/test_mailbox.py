@@ -14,7 +14,7 @@ from p2pqueue import wire
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.payload.origins.objects import Listed
 from p2pqueue.peers.mail import outbox as mailbox_outbox
-from p2pqueue.peers.mail.format import Index, pack_index, pack_part, unpack_part
+from p2pqueue.peers.mail.format import ABOUT_LIMIT, INDEX_LIMIT, Index, pack_index, pack_part, unpack_part
 from p2pqueue.peers.mail.tidying import ABANDONED, abandoned
 from p2pqueue.replica.retention import prune_all
 from p2pqueue.replica.spans import Spans
@@ -65,6 +65,32 @@ def forge(world: World, device: Correspondent, index: Index, *, by: str | None =
     """Puts an index into a device's outbox, sealed for it and signed by somebody."""
     path = path_of(device, name)
     put(world, path, device.outbox.keys.seal(path, pack_index(index, name=path, signer=Signer(Key(by or device.key.label)))))
+
+
+def test_an_index_of_any_size_is_not_even_fetched_and_the_others_are_read(world: World) -> None:
+    one, two, three = world.devices
+    one.write(1)
+    visit(one)
+    put(world, path_of(one, "i-ffffffffffffffff-00000000"), bytes(INDEX_LIMIT + 1))
+    put(world, path_of(three, "i-0000000000000001-00000000"), bytes(10 * INDEX_LIMIT))
+    visit(two)  # the place refuses to give more than was asked for
+    assert titles(two) == {"job 1"}
+    assert two.inbox.troubles[three.outbox.tag] == "an index of a mailbox that is larger than any may be"
+
+
+def test_what_a_device_tells_of_itself_is_read_with_its_index_and_passed_over_where_it_is_too_much(world: World) -> None:
+    one, two, _ = world.devices
+    one.write(1)
+    visit(one)
+    index = one.outbox.index
+    assert index is not None
+    forge(world, one, replace(index, about=b"how to meet it"))
+    two.look()
+    assert two.inbox.seen[one.outbox.tag].index.about == b"how to meet it"
+    forge(world, one, replace(index, about=bytes(ABOUT_LIMIT + 1)), name="i-0000000000000fff-00000000")
+    two.look()
+    assert two.inbox.seen[one.outbox.tag].index.about == b""
+    assert titles(two) == {"job 1"}
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"x" * 10, os.urandom(5_000)])
