@@ -61,7 +61,7 @@ WHERE k.path = ? AND k.identity = ? AND k.name = ? AND f.copied  -- primary key
 MEMBERS: Final = """
 SELECT f.address
 FROM uses u JOIN files f ON f.address = u.address
-WHERE u.root = ?1 AND u.address <> ?1  -- primary key
+WHERE u.root = ? AND u.address <> u.root  -- primary key
 """
 
 
@@ -170,7 +170,7 @@ def hold(connection: sqlite3.Connection, address: bytes) -> None:
 def remove(connection: sqlite3.Connection, store: ShardStore, root: Capability) -> int:
     """Forgets a file, with the shards that nothing else needs, and tells the bytes freed; one that a folder lists stays."""
     address = (root.address,)
-    if connection.execute("SELECT 1 FROM uses WHERE address = ?1 AND root <> ?1", address).fetchone() is not None:  # uses_address
+    if connection.execute("SELECT 1 FROM uses WHERE address = ? AND root <> address", address).fetchone() is not None:  # uses_address
         return 0
     used = [row[0] for row in connection.execute("SELECT address FROM uses WHERE root = ?", address)]
     connection.execute("DELETE FROM roots WHERE finished AND id IN (SELECT root FROM holds WHERE address = ?)", address)  # holds_address

@@ -29,13 +29,13 @@ FROM files f LEFT JOIN sources s ON s.id = f.source LEFT JOIN folders d ON d.id 
 ORDER BY f.since, f.name
 """
 PLAIN_ADDRESSES: Final = """
-SELECT address FROM plain WHERE source = (SELECT source FROM files WHERE address = ?1)    -- plain_source
-UNION SELECT address FROM pieces WHERE folder = (SELECT folder FROM files WHERE address = ?1)  -- pieces_folder
+SELECT address FROM plain WHERE source = (SELECT source FROM files WHERE address = ?)    -- plain_source
+UNION SELECT address FROM pieces WHERE folder = (SELECT folder FROM files WHERE address = ?)  -- pieces_folder
 """
 USERS: Final = "SELECT DISTINCT root FROM uses WHERE address = ?"  # uses_address
 PLACES_OF: Final = """
-SELECT 'sources', s.id, s.path, s.owned FROM files f JOIN sources s ON s.id = f.source WHERE f.address = ?1
-UNION SELECT 'folders', d.id, d.path, d.owned FROM files f JOIN folders d ON d.id = f.folder WHERE f.address = ?1
+SELECT 'sources', s.id, s.path, s.owned FROM files f JOIN sources s ON s.id = f.source WHERE f.address = ?
+UNION SELECT 'folders', d.id, d.path, d.owned FROM files f JOIN folders d ON d.id = f.folder WHERE f.address = ?
 """
 
 
@@ -90,7 +90,7 @@ def check(catalogue: Catalogue, store: ShardStore, reader: Reader, held: Held, o
             on_bytes(len(shard))
         elif why is None:
             why = f"shard {address.hex()} is damaged, or not here"
-    for (address,) in catalogue.read(lambda c: c.execute(PLAIN_ADDRESSES, (held.address,)).fetchall()):
+    for (address,) in catalogue.read(lambda c: c.execute(PLAIN_ADDRESSES, (held.address,) * 2).fetchall()):
         try:
             on_bytes(len(reader.sealed(address)))
         except P2PQueueError as error:
@@ -105,7 +105,7 @@ def drop_rotten(catalogue: Catalogue, root: Capability) -> None:
     """Forgets a plain file that is damaged, and removes it if it lies in this home. What is the user's own is left alone."""
 
     def drop(connection: sqlite3.Connection) -> None:
-        for table, number, path, owned in connection.execute(PLACES_OF, (root.address,)).fetchall():
+        for table, number, path, owned in connection.execute(PLACES_OF, (root.address,) * 2).fetchall():
             if owned:
                 remove_path(os.fsdecode(path))
             if table == "sources":

@@ -29,14 +29,14 @@ WHERE (source IS NOT NULL OR folder IS NOT NULL) AND address IN (SELECT root FRO
 """
 UNUSE: Final = """
 DELETE FROM uses
-WHERE address = ?1 AND (
-    EXISTS (SELECT 1 FROM plain p JOIN files f ON f.source = p.source WHERE p.address = ?1 AND f.address = root)
-    OR EXISTS (SELECT 1 FROM pieces p JOIN files f ON f.folder = p.folder WHERE p.address = ?1 AND f.address = root)
+WHERE address = ? AND (
+    EXISTS (SELECT 1 FROM plain p JOIN files f ON f.source = p.source WHERE p.address = uses.address AND f.address = root)
+    OR EXISTS (SELECT 1 FROM pieces p JOIN files f ON f.folder = p.folder WHERE p.address = uses.address AND f.address = root)
 )
 """
 _IS_NEEDED: Final = """
-SELECT EXISTS (SELECT 1 FROM uses WHERE address = ?1)      -- uses_address
-    OR EXISTS (SELECT 1 FROM holds WHERE address = ?1)     -- holds_address
+SELECT EXISTS (SELECT 1 FROM uses WHERE address = ?)      -- uses_address
+    OR EXISTS (SELECT 1 FROM holds WHERE address = ?)     -- holds_address
 """
 
 _log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ def reserved(total: int, wanted: int | None = None) -> int:
 
 def is_unneeded(connection: sqlite3.Connection, address: bytes) -> bool:
     """Says whether no manifest here and nothing in the making needs a shard."""
-    needed = connection.execute(_IS_NEEDED, (address,)).fetchone()
+    needed = connection.execute(_IS_NEEDED, (address, address)).fetchone()
     return not needed[0]
 
 
