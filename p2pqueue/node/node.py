@@ -155,7 +155,7 @@ class Node:
         self.shelf = Shelf(home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve)
         self.shelf.make_room = self._sweep
         stack.callback(self.shelf.close)
-        await asyncio.to_thread(self.shelf.sweep_landings)
+        await asyncio.to_thread(self.shelf.clear_leftovers)
         self.roster = Roster(started=time.monotonic(), others=False)
         self.limits = limits_of(settings.rate, await self.store.read(local.kept_limits))
         parts = Parts(

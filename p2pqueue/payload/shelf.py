@@ -38,7 +38,7 @@ from p2pqueue.payload.scan import is_folder, scan
 from p2pqueue.payload.seal import preferred_algorithm
 from p2pqueue.payload.store import ShardStore
 from p2pqueue.payload.supply import Checks, Supply
-from p2pqueue.payload.sweep import sweep
+from p2pqueue.payload.sweep import clear_leftovers, sweep
 
 __all__ = ["COPY_LIMIT", "IngestStopped", "Shelf", "Stored", "Usage", "check_readable"]
 
@@ -242,6 +242,10 @@ class Shelf:
         if isinstance(content, FileManifest):
             return Landing(self._landings, self._outputs, root, content)
         return FolderLanding(self._landings, self._outputs, root, content)
+
+    def clear_leftovers(self) -> int:
+        """Removes what killed processes left, half-done files too that nobody has fetched for days; for a node that begins."""
+        return clear_leftovers(self._catalogue, self._store, self._outputs) + self.sweep_landings()
 
     def sweep_landings(self) -> int:
         """Removes half-done files that nobody has fetched for days; tells the bytes freed."""

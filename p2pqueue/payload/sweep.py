@@ -52,6 +52,37 @@ def sweep(catalogue: Catalogue, store: ShardStore, outputs: Path, live: Iterable
     return freed
 
 
+def clear_leftovers(catalogue: Catalogue, store: ShardStore, outputs: Path) -> int:
+    """Removes what killed processes left, for a node that begins: of the outputs it alone makes any. Tells the bytes freed.
+
+    What another living process is taking in stays. A shard is named and entered in one transaction, so that whoever is
+    alone in the catalogue sees which have no row.
+    """
+    if not catalogue.path.exists():
+        return 0  # a start is quick where nothing was ever taken in
+    if catalogue.read(lambda c: c.execute("SELECT 1 FROM roots WHERE NOT finished").fetchone()) is not None:
+        catalogue.free(_forget_the_dead)
+    freed, now, names = 0, time.time(), []
+    for path, age in _aged(store.folder):
+        names.append(path.name)
+        temporary = _TEMPORARY.fullmatch(path.name)
+        if temporary is not None and not _is_alive(int(temporary[1]), since=now - age):
+            freed += _remove(path)
+    stored = catalogue.read(lambda c: {row[0] for row in c.execute("SELECT address FROM stored WHERE body IS NULL")})
+    for name in names:
+        if _SHARD.fullmatch(name) and bytes.fromhex(name) not in stored:
+            freed += catalogue.free(functools.partial(_remove_rowless, store.folder / name))
+    known = _known_outputs(catalogue)
+    return freed + sum(_remove_tree(folder) for folder, _ in _aged(outputs) if folder.name not in known)
+
+
+def _forget_the_dead(connection: sqlite3.Connection) -> None:
+    """Lets go what was being made by processes that are gone; the next sweep frees it."""
+    for number, pid, touched_at in connection.execute("SELECT id, pid, touched_at FROM roots WHERE NOT finished").fetchall():
+        if not _is_alive(pid, since=touched_at):
+            connection.execute("DELETE FROM roots WHERE id = ?", (number,))
+
+
 def remove_sources(connection: sqlite3.Connection) -> int:
     """Forgets plain files and folders that no manifest names; what lies in the home is removed. Tells the bytes freed."""
     freed = 0
@@ -117,14 +148,17 @@ def _remove_strays(catalogue: Catalogue, store: ShardStore, outputs: Path) -> in
             freed += _remove(path)
         elif _SHARD.fullmatch(path.name) and age > ROOT_AGE:
             freed += catalogue.free(functools.partial(_remove_rowless, path))
-    owned = catalogue.read(
-        lambda c: c.execute("SELECT path FROM sources WHERE owned UNION SELECT path FROM folders WHERE owned").fetchall()
-    )
-    known = {Path(os.fsdecode(row[0])).parent.name for row in owned}
+    known = _known_outputs(catalogue)
     for folder, age in _aged(outputs):
         if folder.name not in known and age > ROOT_AGE:
             freed += _remove_tree(folder)
     return freed
+
+
+def _known_outputs(catalogue: Catalogue) -> set[str]:
+    """The folders in `outputs` in which something lies that the catalogue knows."""
+    query = "SELECT path FROM sources WHERE owned UNION SELECT path FROM folders WHERE owned"
+    return {Path(os.fsdecode(row[0])).parent.name for row in catalogue.read(lambda c: c.execute(query).fetchall())}
 
 
 def _remove_rowless(path: Path, connection: sqlite3.Connection) -> int:
@@ -182,7 +216,10 @@ def _aged(folder: Path) -> Iterator[tuple[Path, float]]:
             continue
 
 
-def _is_alive(pid: int) -> bool:
+def _is_alive(pid: int, *, since: float | None = None) -> bool:
+    """Says whether a process runs that has this id, and had it at that time, where this one is meant."""
     import psutil  # only a sweep needs it
 
+    if since is not None and pid == os.getpid():  # in a container each run of a node may have the same id
+        return bool(psutil.Process().create_time() <= since + 1)
     return bool(psutil.pid_exists(pid))

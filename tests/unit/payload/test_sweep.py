@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from p2pqueue.errors import PayloadUnavailable
@@ -156,6 +157,67 @@ def test_what_a_killed_process_left_is_freed(shelf: Shelf, make_file: MakeFile, 
     assert b"".join(shelf.open(shelf.ingest(path).capability)) == content(8 * MIB)
 
 
+LASTING = """
+import sys, time
+from pathlib import Path
+from p2pqueue.home import Home
+from p2pqueue.payload import batch
+from p2pqueue.payload.shelf import Shelf
+
+batch.BATCH_SIZE = 2 * 1024**2
+shelf = Shelf(Home(Path(sys.argv[1])), bytes(range(32)), quota=10**9, reserve=0)
+
+def wait(done, size):
+    if done == 5 * 1024**2:
+        print("midway", flush=True)
+        sys.stdin.readline()
+
+print(shelf.ingest(sys.argv[2], copy=True, on_progress=wait, threads=0).capability)
+"""
+
+
+def test_what_a_killed_process_left_goes_when_a_node_begins(shelf: Shelf, make_file: MakeFile, home: Home) -> None:
+    kept = shelf.ingest(make_file(MIB, "kept", seed=4))
+    assert subprocess.run([sys.executable, "-c", KILLED, home.path, make_file(8 * MIB)], check=False).returncode == -9
+    stray, orphan = home.shards_dir / ("ab" * 32), home.path / "outputs" / "0123456789abcdef"
+    stray.write_bytes(b"stray")
+    orphan.mkdir(parents=True)
+    (orphan / "half").write_bytes(bytes(1000))
+    assert shelf.clear_leftovers() > 1000
+    assert not any(entry.name.startswith(".") for entry in home.shards_dir.iterdir())
+    assert not stray.exists()
+    assert not orphan.exists()
+    shelf.sweep([])
+    assert shard_count(home) == 1
+    assert b"".join(shelf.open(kept.capability)) == content(MIB, seed=4)
+
+
+def test_what_another_process_is_taking_in_stays_when_a_node_begins(shelf: Shelf, make_file: MakeFile, home: Home) -> None:
+    path = make_file(8 * MIB)
+    words = [sys.executable, "-c", LASTING, str(home.path), str(path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as sharing:
+        assert sharing.stdin is not None
+        assert sharing.stdout is not None
+        assert sharing.stdout.readline() == "midway\n"
+        assert any(entry.name.startswith(".") for entry in home.shards_dir.iterdir())
+        shelf.clear_leftovers()
+        shelf.sweep([])
+        sharing.stdin.write("\n")
+        sharing.stdin.flush()
+        capability = sharing.stdout.readline().strip()
+    assert b"".join(shelf.open(capability)) == content(8 * MIB)
+
+
+def test_what_lies_in_the_home_and_is_known_stays_when_a_node_begins(shelf: Shelf, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = home.work_dir / "job" / "clip.bin"
+    made.parent.mkdir(parents=True)
+    made.write_bytes(content(2 * MIB))
+    monkeypatch.setattr("p2pqueue.payload.shelf.COPY_LIMIT", MIB)
+    kept = shelf.adopt(made)
+    assert shelf.clear_leftovers() == 0
+    assert b"".join(shelf.open(kept.capability)) == content(2 * MIB)
+
+
 def test_a_file_whose_row_never_came_to_be_is_freed_after_an_hour(shelf: Shelf, home: Home, later: Callable[[float], None]) -> None:
     shelf.sweep([])
     stray = home.shards_dir / ("ab" * 32)
@@ -214,3 +276,15 @@ def test_sweeping_a_home_without_files_does_nothing(tmp_path: Path) -> None:
     assert shelf.sweep([]) == 0
     shelf.close()
     assert sorted(os.listdir(tmp_path / "new")) == ["shelf.spare", "shelf.sqlite"]
+
+
+def test_what_an_earlier_process_of_the_same_id_left_goes_when_a_node_begins(shelf: Shelf, make_file: MakeFile, home: Home) -> None:
+    shelf.ingest(make_file(10))
+    before, now = (home.shards_dir / f".{'ab' * 32}.{os.getpid()}-{name}" for name in ("aa", "bb"))
+    for path in (before, now):
+        path.write_bytes(b"half")
+    long_ago = psutil.Process().create_time() - 1000
+    os.utime(before, (long_ago, long_ago))
+    shelf.clear_leftovers()
+    assert not before.exists()
+    assert now.exists()
