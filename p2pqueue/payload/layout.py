@@ -20,7 +20,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final
 
 from p2pqueue.errors import MalformedMessage
 from p2pqueue.payload.capability import PACKED_SIZE, Capability, unpack_capability
@@ -28,16 +28,12 @@ from p2pqueue.payload.format import ADDRESS_SIZE, REFERENCE_SIZE
 from p2pqueue.payload.manifest import Chunk, FileManifest, PartedManifest, TreeManifest, chunk_size_of, decode
 from p2pqueue.payload.tree import EXECUTABLE, FOLDER, Entry, Page, components, decode_page
 
+_PLACE: Final = 4  # values of a place
+
 Gathering = Generator[Chunk, bytes | memoryview, "Layout"]
 
 
-class Place(NamedTuple):
-    """Where a part of a chunk goes: so many bytes after `skip`, into a file at an offset."""
-
-    file: int  # number in the layout
-    offset: int
-    skip: int
-    size: int
+Place = tuple[int, int, int, int]  # where a part of a chunk goes: number of the file, offset in it, bytes to skip of the chunk, size
 
 
 @dataclass
@@ -82,8 +78,12 @@ class Layout:
 
     def places(self, number: int) -> Iterator[Place]:
         """Where the bytes of a chunk go."""
-        flat = self._places[number]
-        return (Place(flat[at], flat[at + 1], flat[at + 2], flat[at + 3]) for at in range(0, len(flat), 4))
+        values = iter(self._places[number])
+        return zip(values, values, values, values, strict=True)
+
+    def is_shared(self, number: int) -> bool:
+        """Says whether parts of a chunk go to several places."""
+        return len(self._places[number]) > _PLACE
 
     def _add_chunk(self, reference: bytes, size: int) -> int:
         address = reference[:ADDRESS_SIZE]

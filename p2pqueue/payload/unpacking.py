@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ PRIVATE: Final = 0o700
 _FLAGS: Final = (
     os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 )  # fmt: skip
+_WHOLE: Final = _FLAGS | os.O_TRUNC
 _MODES: Final = (0o666, 0o777)  # of files that can't be executed, and that can; the user's mask counts
 
 
@@ -29,6 +32,7 @@ class Unpacking:
         self.base = base
         self._layout = layout
         self._skipped = len(os.path.join(base, ""))
+        self._turn = threading.Lock()  # several threads among small files wait for one another longer than they write
         base.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         names = _Names(base, layout)
         self._paths = [names.local(path) for path in layout.paths]
@@ -36,7 +40,7 @@ class Unpacking:
             os.makedirs(folder, exist_ok=True)
         for number, size in enumerate(layout.sizes):
             if not size:
-                os.close(self._open(number, os.O_TRUNC))
+                os.close(os.open(self._paths[number], _WHOLE, _MODES[layout.executable[number]]))
 
     def local(self, file: int) -> str:
         """Where a file of the layout is, below the base."""
@@ -44,16 +48,15 @@ class Unpacking:
 
     def write(self, number: int, plain: memoryview) -> None:
         """Writes what a chunk holds of each file."""
-        sizes = self._layout.sizes
-        for file, offset, skip, size in self._layout.places(number):
-            descriptor = self._open(file, os.O_TRUNC if size == sizes[file] else 0)
-            try:
-                _write_at(descriptor, plain[skip : skip + size], offset)
-            finally:
-                os.close(descriptor)
-
-    def _open(self, file: int, flags: int) -> int:
-        return os.open(self._paths[file], _FLAGS | flags, _MODES[self._layout.executable[file]])
+        paths, sizes, executable = self._paths, self._layout.sizes, self._layout.executable
+        with self._turn if self._layout.is_shared(number) else nullcontext():
+            for file, offset, skip, size in self._layout.places(number):
+                flags = _WHOLE if size == sizes[file] else _FLAGS
+                descriptor = os.open(paths[file], flags, _MODES[executable[file]])
+                try:
+                    _write_at(descriptor, plain[skip : skip + size], offset)
+                finally:
+                    os.close(descriptor)
 
 
 class _Names:
@@ -130,5 +133,6 @@ def _note(below: dict[str, dict[str, None]], path: str) -> None:
 def _write_at(descriptor: int, data: memoryview, offset: int) -> None:
     if offset:
         os.lseek(descriptor, offset, os.SEEK_SET)
-    while data:
-        data = data[os.write(descriptor, data) :]
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, data[written:])

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -147,11 +148,11 @@ class FolderLanding:
         layout = self._layout
         for number in range(layout.chunk_count):
             chunk, end, pieces = layout.chunk(number), 0, []
-            for place in sorted(layout.places(number), key=lambda each: each.skip):
-                local = self._unpacking.local(place.file)
-                if place.skip == end and local in marks:  # another file of the same content begins earlier
-                    pieces.append((os.fsencode(local), marks[local], place.offset, place.size))
-                    end += place.size
+            for file, offset, skip, size in sorted(layout.places(number), key=itemgetter(2)):
+                local = self._unpacking.local(file)
+                if skip == end and local in marks:  # another file of the same content begins earlier
+                    pieces.append((os.fsencode(local), marks[local], offset, size))
+                    end += size
             if end == chunk.plain_size:
                 yield chunk.address, layout.algorithm, chunk.key, end, msgpack.packb(pieces), b""
 
