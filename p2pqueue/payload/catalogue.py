@@ -119,6 +119,8 @@ CREATE INDEX files_folder ON files (folder);
 """
 SCHEMA_3: Final = """
 ALTER TABLE plain ADD COLUMN tag BLOB;  -- with which the sealed chunk ends; NULL where it was not kept
+DROP INDEX plain_source;
+CREATE INDEX plain_source ON plain (source, offset);
 """
 _STEPS: Final = (SCHEMA, SCHEMA_2, SCHEMA_3)  # from each version to the next
 

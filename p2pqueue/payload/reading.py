@@ -32,7 +32,7 @@ PIECE: Final = 1024**2  # bytes that are given out at once
 MOVED_WITHIN: Final = 0.05  # seconds in which a file that is moved elsewhere is entered there
 
 PLACES: Final = """
-SELECT s.path, s.marks, min(p.offset), p.length, p.algorithm, p.key, x'', p.tag
+SELECT s.path, s.marks, min(p.offset), p.length, p.algorithm, p.key, x'', p.tag, p.source
 FROM plain p JOIN sources s ON s.id = p.source
 WHERE p.address = ?  -- primary key
 GROUP BY p.source  -- a file full of zeros has one chunk thousands of times
@@ -58,6 +58,7 @@ class Place:
     key: bytes
     pieces: bytes = b""  # of several: path below, marks, offset and length of each, as MessagePack
     tag: bytes | None = None  # of the sealed chunk, where it was kept
+    source: int = 0  # the number of the file in the catalogue
 
     def fits(self, sealed: memoryview, address: bytes) -> bool:
         """Says whether what was sealed from here is the shard of that address: by its tag (`seal`), else by the address itself."""

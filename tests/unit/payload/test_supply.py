@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from p2pqueue.errors import InputChanged, PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.payload import reading, supply
+from p2pqueue.payload.catalogue import Catalogue
 from p2pqueue.payload.format import AEGIS_256, LARGEST_SHARD, TAG_SIZES, XCHACHA20_POLY1305
 from p2pqueue.payload.seal import address_of, open_into, seal_into
 from p2pqueue.payload.shelf import Shelf
@@ -126,6 +129,57 @@ def test_a_plain_file_that_changed_behind_its_marks_is_told_and_not_sent(tmp_pat
         with pytest.raises(InputChanged, match="changed since it was enqueued"):
             give(shelf, broken)
     shelf.close()
+
+
+def test_the_chunks_of_a_plain_file_are_looked_up_together(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file.bin"
+    path.write_bytes(os.urandom(20 * MIB))
+    addresses = shelf.addresses(shelf.ingest(path, copy=False).capability)[:-1]
+    read, reads = Catalogue.read, [0]
+
+    def count(catalogue: Catalogue, fn: Callable[[sqlite3.Connection], object]) -> object:
+        reads[0] += 1
+        return read(catalogue, fn)
+
+    monkeypatch.setattr(Catalogue, "read", count)
+    with shelf.supply() as given:
+        found = [given.find(address) for address in addresses]
+    assert [held.address for held in found if held is not None] == addresses
+    assert reads[0] == 2
+
+
+def test_a_chunk_that_was_looked_up_in_a_file_that_went_comes_from_another(shelf: Shelf, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.bin", tmp_path / "second.bin"
+    first.write_bytes(os.urandom(4 * MIB))
+    addresses = shelf.addresses(shelf.ingest(first, copy=False).capability)[:-1]
+    buffer = memoryview(bytearray(LARGEST_SHARD))
+    with shelf.supply() as given:
+        for address in addresses[:2]:
+            assert given.find(address) is not None
+        shutil.copyfile(first, second)
+        shelf.ingest(second, copy=False)
+        first.unlink()
+        held = given.find(addresses[2])
+        assert held is not None
+        assert held.is_ahead
+        assert address_of(given.fill(held, buffer)) == held.address
+        second.unlink()
+        held = given.find(addresses[3])
+        assert held is not None
+        with pytest.raises(InputChanged, match="is gone since it was enqueued"):
+            given.fill(held, buffer)
+
+
+def test_a_file_that_is_forgotten_is_not_found_for_long(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supply, "AHEAD_FOR", 0.0)
+    path = tmp_path / "file.bin"
+    path.write_bytes(os.urandom(3 * MIB))
+    capability = shelf.ingest(path, copy=False).capability
+    addresses = shelf.addresses(capability)
+    with shelf.supply() as given:
+        assert all(given.find(address) is not None for address in addresses[:2])
+        shelf.remove(capability)
+        assert given.find(addresses[2]) is None
 
 
 def test_what_was_never_here_is_not_found(shelf: Shelf) -> None:
