@@ -148,26 +148,27 @@ def test_the_chunks_of_a_plain_file_are_looked_up_together(shelf: Shelf, tmp_pat
     assert reads[0] == 2
 
 
-def test_a_chunk_that_was_looked_up_in_a_file_that_went_comes_from_another(shelf: Shelf, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"another")], ids=["went", "changed"])
+def test_a_chunk_that_was_looked_up_in_a_file_that_is_spoilt_comes_from_another(
+    shelf: Shelf, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
     first, second = tmp_path / "first.bin", tmp_path / "second.bin"
     first.write_bytes(os.urandom(4 * MIB))
     addresses = shelf.addresses(shelf.ingest(first, copy=False).capability)[:-1]
-    buffer = memoryview(bytearray(LARGEST_SHARD))
     with shelf.supply() as given:
-        for address in addresses[:2]:
-            assert given.find(address) is not None
+        assert all(given.find(address) is not None for address in addresses[:2])
         shutil.copyfile(first, second)
         shelf.ingest(second, copy=False)
-        first.unlink()
+        spoil(first)
         held = given.find(addresses[2])
         assert held is not None
         assert held.is_ahead
-        assert address_of(given.fill(held, buffer)) == held.address
-        second.unlink()
+        assert address_of(given.fill(held, memoryview(bytearray(held.size)))) == held.address
+        spoil(second)
         held = given.find(addresses[3])
         assert held is not None
-        with pytest.raises(InputChanged, match="is gone since it was enqueued"):
-            given.fill(held, buffer)
+        with pytest.raises(InputChanged, match="since it was enqueued"):
+            given.fill(held, memoryview(bytearray(held.size)))
 
 
 def test_a_file_that_is_forgotten_is_not_found_for_long(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
