@@ -42,7 +42,7 @@ docs: $(STAMP)  ## writes the pages of the documentation that are made from the 
 
 soak: $(STAMP)  ## runs the simulator with many seeds, and kills many nodes (SEEDS=N KILLS=N)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
-	P2PQUEUE_TEST_SEEDS=$(SEEDS) P2PQUEUE_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest --timeout 0 -m "soak or not soak" tests/simulation tests/integration/kills tests/net tests/unit/net $(PYTEST_ARGS)
+	P2PQUEUE_TEST_SEEDS=$(SEEDS) P2PQUEUE_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest --timeout 0 -m "soak or not soak" tests/simulation tests/integration/kills tests/integration/clouds tests/net tests/unit/net $(PYTEST_ARGS)
 
 fuzz: $(STAMP)  ## searches for counterexamples for longer than the tests do
 	P2PQUEUE_TEST_FUZZ=1 $(BIN)/python -m pytest --timeout 0 tests/property tests/unit/house $(PYTEST_ARGS)

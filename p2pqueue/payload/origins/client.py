@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 from yarl import URL
@@ -31,6 +31,7 @@ _URL: Final = "an origin's URL is http://TOKEN@HOST:PORT, as `p2pqueue origin` p
 _WORDS: Final = 200  # characters of an origin's own words that are passed on
 _LIST_LIMIT: Final = 256 * MOST_LISTED  # bytes of a list
 _AZURE: Final = {"x-ms-blob-type": "BlockBlob"}  # what Azure wants to be told of an upload; a signature leaves it open
+_SAS: Final = {"sv", "sr", "sig"}  # what a URL that Azure's keys signed has, whatever host it names
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ class OriginClient:
             raise SourceFailed(f"the origin {self.name} names no URL that can be used")
         if (why := self.ways.refuses(url)) is not None:
             raise SourceFailed(f"the origin {self.name} sends on to {host}: {why}")
-        headers = _AZURE if method == "PUT" and host.endswith(".blob.core.windows.net") else {}
+        headers = _AZURE if method == "PUT" and parse_qs(urlsplit(url).query).keys() >= _SAS else {}
         return await self._request(method, url, headers, read, body)
 
     async def _request(

@@ -74,6 +74,26 @@ async def test_an_origin_that_sends_on_is_followed_and_its_token_stays_with_it(t
         assert set(shown) == {None}
 
 
+@pytest.mark.parametrize(("query", "kind"), [("sv=1&sr=b&se=2&sp=w&sig=a%2Fb", "BlockBlob"), ("X-Amz-Signature=a%2Fb", None)])
+async def test_azure_is_told_what_is_put_there_wherever_it_stands(query: str, kind: str | None) -> None:
+    told: list[str | None] = []
+
+    async def sign(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"url": f"{request.url.origin()}/account/box/x?{query}"})
+
+    async def take(request: web.Request) -> web.Response:
+        told.append(request.headers.get("x-ms-blob-type"))
+        assert request.raw_path.endswith(query)
+        assert await request.read() == b"body"
+        return web.Response(status=201)
+
+    app = web.Application()
+    app.add_routes([web.post("/shards/{address}", sign), web.put("/account/box/x", take)])
+    async with answering(app) as base, aiohttp.ClientSession() as session:
+        await OriginClient(parse_origin(base), lambda: session).put(bytes(32), b"body")
+    assert told == [kind]
+
+
 class Phone:
     """All ways but that to the origin itself are metered (`Ways`)."""
 
