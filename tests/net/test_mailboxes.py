@@ -76,6 +76,41 @@ def test_devices_between_which_no_tcp_passes_link_by_signals_in_the_mailbox_and_
     assert until(lambda: not letters(tmp_path), within=30 * pace(), what="nothing of it is left lying")
 
 
+def test_a_letter_that_was_replayed_or_changed_or_is_too_large_does_nothing_and_is_told_once(space: Space, tmp_path: Path) -> None:
+    first, second = space(2)
+    url = origin(first.host.lan.add("nas"), tmp_path)
+    own = {each["id"]: each["self"] for each in first("devices")["devices"]}
+    lower, higher = (first, second) if own[min(own)] else (second, first)
+    for device in (lower, higher):
+        device.host.block_tcp(PORT)
+        device.environment |= {"P2PQUEUE_ORIGIN": url, "P2PQUEUE_LISTEN": f"0.0.0.0:{PORT}"}
+        device.run_node(None, "--no-work")
+    offer = until(lambda: [(path, path.read_bytes()) for path in offers(tmp_path)], within=90 * pace(), what="an offer lies there")[-1]
+    linked([lower, higher], within=90 * pace())
+    lower.kill()
+    until(lambda: not networking(higher)["peers"], within=30 * pace(), what="the other is gone")
+    path, content = offer
+    replayed, altered, oversized = path, path.with_name(f"{path.name[:-2]}00"), path.with_name(f"{path.name[:-2]}01")
+    replayed.write_bytes(content)
+    altered.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    oversized.write_bytes(content + bytes(100_000))
+    words = ("refused: it was read before", "refused: mail that doesn't open", "refused: it has 1")
+    for each in words:
+        until(lambda each=each: each in higher.log.read_text(), within=90 * pace(), what=f"it says {each}")  # type: ignore[misc]
+    looked = networking(higher)["mailbox"]["looked"]
+    until(lambda: networking(higher)["mailbox"]["looked"] < looked, within=90 * pace(), what="it looks again")
+    assert [higher.log.read_text().count(each) for each in words] == [1, 1, 1]
+    assert not [each for each in letters(tmp_path) if each.name.startswith("a-")]
+    assert not networking(higher)["mailbox"]["trouble"]
+    lower.run_node(None, "--no-work")
+    linked([lower, higher], within=120 * pace(), path="webrtc")
+    assert networking(higher)["meeting"]["met"] == 2
+
+
+def offers(folder: Path) -> list[Path]:
+    return [path for path in letters(folder) if path.name.startswith("o-")]
+
+
 def letters(folder: Path) -> list[Path]:
     """The offers and answers that lie in the mailbox."""
     return [path for path in (folder / "store" / "mail").glob("*/*/*") if path.name[:2] in ("o-", "a-")]

@@ -104,9 +104,9 @@ class Rendezvous:
         self._telling = Telling(start)
         self._refusals = Refusals(identity.device_id, start)
         self._known: dict[str, _Known] = {}
-        self._answering: dict[str, asyncio.Task[None]] = {}
+        self._answering: dict[str, asyncio.Task[Any]] = {}
         self._letters: tuple[Listed, ...] = ()
-        self._handled: set[str] = set()
+        self._handled: set[tuple[str, str]] = set()  # names with their marks: what lies there anew is looked at anew
         self._lying: set[str] = set()
         self._told: dict[tuple[str, str], None] = {}
         self._endpoints = net.endpoints
@@ -229,37 +229,35 @@ class Rendezvous:
 
     def _take(self, group: asyncio.TaskGroup) -> None:
         """Answers the offers that are new, and takes away letters of an earlier run."""
-        self._handled &= {each.name for each in self._letters}
+        self._handled &= {(each.name, each.mark) for each in self._letters}
         new: dict[str, int] = {}
         for each in self._letters:
             _, tag, name = each.name.split("/")
-            if each.name in self._handled or each.name in self._lying:
+            if (each.name, each.mark) in self._handled or each.name in self._lying:
                 continue
             if tag == self._own:
-                self._handled.add(each.name)
+                self._handled.add((each.name, each.mark))
                 group.create_task(self._take_away(each.name))
             elif name.startswith(f"{OFFER}{self._keys.between(tag, self._own)}-"):
-                self._handled.add(each.name)
+                self._handled.add((each.name, each.mark))
                 new[tag] = new.get(tag, 0) + 1
                 self._take_offer(group, tag, each, is_flood=new[tag] > MOST_NEW)
 
     def _take_offer(self, group: asyncio.TaskGroup, tag: str, found: Listed, *, is_flood: bool) -> None:
-        busy = self._answering.get(tag)
-        if found.size > LETTER_LIMIT or is_flood:
+        if is_flood or found.size > LETTER_LIMIT:
             self._refuse(tag, "there are too many of its sender" if is_flood else f"it has {found.size} bytes")
-            return
-        if busy is not None and not busy.done():
-            busy.cancel()  # its sender offers anew: nobody waits at the other end
-        elif sum(not each.done() for each in self._answering.values()) >= MOST_AT_ONCE:
-            self._handled.discard(found.name)  # at the next look
-            return
-        self._answering[tag] = group.create_task(self._surely(tag, partial(self._answer, tag, found.name)))
+        else:
+            group.create_task(self._surely(tag, partial(self._answer, tag, found)))
 
-    async def _answer(self, tag: str, path: str) -> None:
+    async def _answer(self, tag: str, found: Listed) -> None:
+        path = found.name
         sealed = await self._place.get_mail(path, limit=LETTER_LIMIT)
         if sealed is None:
             return  # taken away meanwhile
         offer = read_letter(self._keys.open(path, sealed), path, self._members.admit)
+        if not self._has_turn(offer.sender):
+            self._handled.discard((found.name, found.mark))  # at the next look
+            return
         why = self._refusals.of_offer(offer, wall=wall_clock())
         if self._keys.device(offer.sender) != tag:
             why = "it lies in the outbox of another device"
@@ -269,6 +267,7 @@ class Rendezvous:
         RtcSignal.unpack(offer.signal)
         if offer.sender in self._linked() or self._net.directing is None:
             return
+        self._begin_answering(offer.sender)
         async with AsyncExitStack() as stack:
 
             async def tell(ours: bytes) -> None:
@@ -277,6 +276,18 @@ class Rendezvous:
 
             await self._net.answer(offer.sender, offer.signal, tell)
             self.met += 1
+
+    def _has_turn(self, sender: str) -> bool:
+        busy = {each for each, task in self._answering.items() if not task.done()}
+        return sender in busy or len(busy) < MOST_AT_ONCE
+
+    def _begin_answering(self, sender: str) -> None:
+        """Makes this task the one that answers a device: where that offers anew, nobody waits at the other end of the last offer."""
+        before, this = self._answering.get(sender), asyncio.current_task()
+        assert this is not None
+        if before is not None:
+            before.cancel()
+        self._answering[sender] = this
 
     def _refuse(self, tag: str, words: str) -> None:
         """Tells once that something in the mailbox was not taken for true."""

@@ -268,6 +268,16 @@ async def test_a_flood_of_offers_costs_a_few_readings_and_one_line_in_the_log(ca
     assert len(told(caplog)) <= 2
 
 
+async def test_a_letter_that_is_none_beside_an_offer_keeps_that_from_nothing() -> None:
+    async with corresponding(looking=False) as (one, two):
+        await one.look(two)
+        await until(one.place.letters)
+        for _ in range(MOST_NEW - 1):
+            altered(one, two, one)
+        await two.look(one)
+        await until(lambda: one.node.linked(two.node))
+
+
 async def test_an_offer_that_nobody_answers_is_taken_away_and_made_again_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OFFER_WAIT", 0.2)
     async with corresponding(looking=False) as (one, two):
