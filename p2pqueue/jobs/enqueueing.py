@@ -114,18 +114,19 @@ def _writing_many(jobs: list[NewJob]) -> Callable[[Writer], list[EnqueuedJob]]:
 
 def _take_in(access: Access, parameter: str, file: File) -> NewFile:
     if file.manifest is not None:
-        known = access.shelf.describe(file.manifest)
+        known = access.shelf.identify(file.manifest).one()
         return NewFile(parameter, known.name, known.size, capability=file.manifest)
-    from p2pqueue.payload.plain import open_plain
+    from p2pqueue.payload.original import look_at
     from p2pqueue.payload.shelf import COPY_LIMIT
 
     assert file.original is not None
-    opened, identity = open_plain(file.original)
-    opened.close()
-    if file.copy or identity.size < COPY_LIMIT:
-        stored = access.shelf.ingest(identity.path, copy=True, name=file.name)
-        return NewFile(parameter, stored.name, stored.size, path=identity.path, capability=stored.capability)
-    return NewFile(parameter, file.name, identity.size, path=identity.path, mtime_ns=identity.mtime_ns)
+    found = look_at(file.original)
+    for words in found.left_out:
+        _log.warning("left out of the input %s: %s", parameter, words)
+    if file.copy or found.size < COPY_LIMIT:
+        stored = access.shelf.ingest(found.path, copy=True, name=file.name)
+        return NewFile(parameter, stored.name, stored.size, path=found.path, capability=stored.capability)
+    return NewFile(parameter, file.name, found.size, path=found.path, mtime_ns=found.mark)
 
 
 def _manifest(access: Access, files: tuple[NewFile, ...]) -> str | None:

@@ -32,14 +32,14 @@ STATE_COLUMNS = (
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file argument: where its original lies on this device, or the capability of what is shared already."""
+    """A file or folder as an argument: where its original lies on this device, or the capability of what is shared already."""
 
     parameter: str
     name: str
     size: int
     path: str | None = None
     capability: str | None = None
-    mtime_ns: int | None = None  # of the original when it was enqueued
+    mtime_ns: int | None = None  # of the original when it was enqueued; of a folder the mark of its state
 
     def __post_init__(self) -> None:
         path: object = self.path  # bytes where it was read from the local table and is no UTF-8

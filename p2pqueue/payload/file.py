@@ -1,4 +1,4 @@
-"""What does a program hold in its hands when an argument or a result is a file?
+"""What does a program hold in its hands when an argument or a result is a file or a folder?
 
 A `File` is made from a path or from the text of a manifest. It opens nothing before it is read.
 """
@@ -27,9 +27,9 @@ _END: Final = object()
 
 
 class File:
-    """A file of any size, as an argument or a result of a job.
+    """A file of any size, or a folder with all that lies in it, as an argument or a result of a job.
 
-    `File("clip.mov")` names a file by its path, `File("p2pq1-…")` one that was shared, by its manifest. With
+    `File("clip.mov")` or `File("frames/")` names one by its path, `File("p2pq1-…")` one that was shared, by its manifest. With
     `copy=True` even a large file is copied when it is enqueued, so that the original may go away afterwards; without
     it, files from 64 MiB are served from where they lie, and must stay as they are until the job has ended.
     """
@@ -82,15 +82,22 @@ class File:
 
     @property
     def size(self) -> int:
-        """How many bytes it has. Raises `InputUnreadable` for a path that can't be read."""
+        """How many bytes it has, or all files of a folder together. Raises `InputUnreadable` for a path that can't be read."""
         if self._size is not None:
             return self._size
         if self._path is not None:
-            from p2pqueue.payload.plain import check_readable
+            from p2pqueue.payload.original import look_at
 
-            return check_readable(self._path)[1]
+            return look_at(self._path).size
         self._size = self._described()[1]
         return self._size
+
+    @property
+    def is_folder(self) -> bool:
+        """Says whether it is a folder; then `path` leads to all that lies in it, and it has no content of its own."""
+        if self._path is not None:
+            return self._path.is_dir()
+        return self._opened_shelf().identify(self._capability or "").kind == "folder"
 
     @property
     def manifest(self) -> str | None:
@@ -104,7 +111,7 @@ class File:
 
     @property
     def path(self) -> Path:
-        """A plain file with the content, unpacked if there is none: the original where that is here, so read it only."""
+        """A plain file or folder with the content, unpacked if there is none: the original where that is here, so read it only."""
         if self._path is not None and (self._capability is None or self._is_unchanged(self._path)):
             return self._path
         if self._unpacked is None:
@@ -152,12 +159,15 @@ class File:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes it to a path, or into a folder under its own name (odd names are mapped), and tells where.
 
+        A folder is never mixed with one that is there.
         It appears whole and checked, or not at all. Raises `DiskFull`, `MisuseError` where no file can be written.
         """
         from p2pqueue.payload import saving
 
         if self._capability is not None:
             return self._opened_shelf().fetch_to(self._capability, path)
+        if self.is_folder:
+            return self._copy_folder(saving.folder_of(path, self.name))
         target = saving.target_of(path, self.name)
         saving.save(self._plain_pieces(), target, content=None)
         return target
@@ -173,6 +183,16 @@ class File:
 
     def __hash__(self) -> int:
         return hash((self._path, self._capability, self.copy))
+
+    def _copy_folder(self, target: Path) -> Path:
+        import shutil
+
+        from p2pqueue.payload import saving
+
+        assert self._path is not None
+        with saving.made_folder(target) as folder:
+            shutil.copytree(self._path, folder, dirs_exist_ok=True)
+        return target
 
     def _plain_pieces(self) -> Iterator[Piece]:
         from p2pqueue.payload.plain import read_pieces

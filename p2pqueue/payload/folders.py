@@ -52,8 +52,8 @@ class Folders:
     catalogue: Catalogue
     space_key: bytes
 
-    def take_in(self, scan: Scan, name: str, ingest: Ingest, *, copying: bool) -> Stored:
-        """The folder that was scanned; durable on return. Raises as `Shelf.ingest`."""
+    def take_in(self, scan: Scan, name: str, ingest: Ingest, *, copying: bool, owned: bool = False) -> Stored:
+        """The folder that was scanned; durable on return. One that is `owned` lies in the home. Raises as `Shelf.ingest`."""
         settle_since(scan.newest)
         digest = scan.digest
         last = self._last(scan, name, digest, copying)
@@ -63,10 +63,10 @@ class Folders:
             last = None
         if last is not None:
             try:
-                return self._pack(scan, name, ingest, digest, copying, last)
+                return self._pack(scan, name, ingest, digest, copying, owned, last)
             except _Vanished:
                 pass
-        return self._pack(scan, name, ingest, digest, copying, None)
+        return self._pack(scan, name, ingest, digest, copying, owned, None)
 
     def _last(self, scan: Scan, name: str, digest: bytes, copying: bool) -> Stored | int | None:
         """What this folder was published as, if it is the same still; else the number under which it is known, if it is."""
@@ -83,7 +83,7 @@ class Folders:
 
         return self.catalogue.write(find)
 
-    def _pack(self, scan: Scan, name: str, ingest: Ingest, digest: bytes, copying: bool, last: int | None) -> Stored:
+    def _pack(self, scan: Scan, name: str, ingest: Ingest, digest: bytes, copying: bool, owned: bool, last: int | None) -> Stored:
         algorithm = ingest.algorithm or preferred_algorithm()
         known = None if last is None else Last(self.catalogue, last, algorithm)
         sealer = Sealer(self.space_key, algorithm=algorithm, capacity=ROOT_LIMIT)
@@ -112,7 +112,7 @@ class Folders:
             def finish(connection: sqlite3.Connection) -> None:
                 if any(connection.execute(MISSING_OF, (address,)).fetchone()[0] for address in old):
                     raise _Vanished
-                number = enter_folder_at(connection, scan.base, digest, packed.listings, packed.pieces, owned=False)
+                number = enter_folder_at(connection, scan.base, digest, packed.listings, packed.pieces, owned=owned)
                 add_file(connection, root, name, scan.size, copied=copying, folder=number, kind="folder")
                 add_uses(connection, root, batch.addresses | old)
 

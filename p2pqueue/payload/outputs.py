@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from p2pqueue.payload.names import safe_name
 from p2pqueue.payload.plain import unreadable
-from p2pqueue.private import FILE_MODE, in_words, make_private_dir, sync_dir
+from p2pqueue.payload.scan import scan
+from p2pqueue.payload.unpacking import sync_below
+from p2pqueue.private import DIR_MODE, FILE_MODE, in_words, make_private_dir, sync_dir
 
 
 def lies_within(path: Path, folder: Path) -> bool:
@@ -24,7 +27,7 @@ def lies_within(path: Path, folder: Path) -> bool:
 
 @contextmanager
 def moved(path: Path, outputs: Path, name: str, *, check_room: Callable[[int], None]) -> Iterator[Path]:
-    """Moves a file into `outputs`, private and durable; when the context fails it is moved back.
+    """Moves a file or folder into `outputs`, private and durable; when the context fails it is moved back.
 
     A file that has other names as well is copied, since its mode and fate are not ours alone. A copy takes room:
     `check_room` is told how much and may refuse.
@@ -33,10 +36,11 @@ def moved(path: Path, outputs: Path, name: str, *, check_room: Callable[[int], N
     target = folder / safe_name(name)
     make_private_dir(outputs)
     make_private_dir(folder)
-    copied = path.stat().st_nlink > 1 or path.stat().st_dev != folder.stat().st_dev
+    found = path.stat()
+    copied = (found.st_nlink > 1 and not path.is_dir()) or found.st_dev != folder.stat().st_dev
     try:
         if copied:
-            check_room(path.stat().st_size)
+            check_room(scan(path).size if path.is_dir() else found.st_size)
         _bring(path, target, copied)
     except OSError as error:
         _discard(target)
@@ -55,7 +59,21 @@ def moved(path: Path, outputs: Path, name: str, *, check_room: Callable[[int], N
         raise
 
 
+def can_be_moved(path: Path) -> bool:
+    """Says whether moving takes all of a file or folder along: no link leads out of it, and no file in it has other names."""
+    if not path.is_dir():
+        return True
+    for parent, folders, files in os.walk(path):
+        found = [os.lstat(os.path.join(parent, name)) for name in (*folders, *files)]
+        if any(stat.S_ISLNK(each.st_mode) or (stat.S_ISREG(each.st_mode) and each.st_nlink > 1) for each in found):
+            return False
+    return True
+
+
 def _bring(path: Path, target: Path, copied: bool) -> None:
+    if path.is_dir():
+        _bring_folder(path, target, copied)
+        return
     if copied:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
         shutil.copyfile(path, target)
@@ -67,6 +85,18 @@ def _bring(path: Path, target: Path, copied: bool) -> None:
     sync_dir(target.parent)
 
 
+def _bring_folder(path: Path, target: Path, copied: bool) -> None:
+    if copied:
+        shutil.copytree(path, target)
+    else:
+        os.rename(path, target)
+    os.chmod(target, DIR_MODE)
+    sync_below(target)
+    sync_dir(target.parent)
+
+
 def _discard(target: Path) -> None:
+    if target.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
     target.unlink(missing_ok=True)
     target.parent.rmdir()

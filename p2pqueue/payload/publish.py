@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from p2pqueue.errors import BadShard
+from p2pqueue.errors import BadShard, MisuseError
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
 from p2pqueue.payload.format import INLINE_REFERENCES, PART_SIZE, ROOT_LIMIT, TAG_SIZES
@@ -44,6 +44,12 @@ class Stored:
     by_reference: bool  # served from where it lies
     kind: str = "file"  # or "folder", or "set": several by their names
     left_out: tuple[str, ...] = ()  # of a folder, in words
+
+    def one(self) -> Stored:
+        """Itself, if it is a file or a folder. Raises `MisuseError` for several by their names."""
+        if self.kind == "set":
+            raise MisuseError("This manifest lists several files; take one of them by its name")
+        return self
 
 
 def publish(

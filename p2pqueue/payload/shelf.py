@@ -31,6 +31,7 @@ from p2pqueue.payload.kinds import kind_of, label_of, single
 from p2pqueue.payload.layout import Layout
 from p2pqueue.payload.manifest import Entry, FileManifest, FolderManifest, TreeManifest
 from p2pqueue.payload.names import wellformed_name
+from p2pqueue.payload.original import look_at
 from p2pqueue.payload.plain import FileIdentity, absolute, check_readable, default_name, open_plain, settle
 from p2pqueue.payload.publish import Stored, publish, publish_folder
 from p2pqueue.payload.reading import Reader
@@ -68,6 +69,7 @@ class Shelf:
         self._store = ShardStore(home.shards_dir, self._catalogue, quota=quota, reserve=reserve, plain=self._plain_size)
         self.expected = self._store.expected
         self.make_room: Callable[[], Awaitable[object]] | None = None  # frees what nothing needs; a node says how
+        self._folders = Folders(self._store, self._catalogue, space_key)
         self._checks = Checks()
 
     def ingest(
@@ -90,8 +92,7 @@ class Shelf:
         if is_folder(path):
             found = scan(path)
             called = wellformed_name(name if name is not None else default_name(found.base) or "folder")
-            taken = Folders(self._store, self._catalogue, self._space_key)
-            stored = taken.take_in(found, called, ingest, copying=found.size < COPY_LIMIT if copy is None else copy)
+            stored = self._folders.take_in(found, called, ingest, copying=found.size < COPY_LIMIT if copy is None else copy)
             return replace(stored, left_out=tuple(found.left_out))
         file, identity = open_plain(path)
         called = name if name is not None else default_name(identity.path)
@@ -106,25 +107,24 @@ class Shelf:
             return publish(batch, seal_bytes(data, name, Ingest(self._space_key, self._algorithm), batch.add), self._space_key)
 
     def adopt(self, path: str | os.PathLike[str], name: str | None = None, *, workdir: Path | None = None) -> Stored:
-        """Takes in an output whose folder will be removed: small ones are copied, large ones moved into the home.
-
-        What lies outside `workdir` (by default all working folders of the home) is not ours to move: it is taken in
-        as `ingest` does it.
-        """
+        """Takes in an output whose folder will be removed: small ones are copied, large ones in `workdir` moved into the home."""
         named = name if name is not None else default_name(absolute(path))
         real = Path(os.path.realpath(absolute(path)))
-        _, size = check_readable(real)
-        ours = outputs.lies_within(real, workdir or self.home.work_dir)
-        if size < COPY_LIMIT or not ours:
+        size = look_at(real).size
+        ours, ingest = outputs.lies_within(real, workdir or self.home.work_dir), Ingest(self._space_key, self._algorithm)
+        movable = ours and outputs.can_be_moved(real)
+        if size < COPY_LIMIT or not movable:
             try:
-                return self.ingest(real, name=named)
+                return self.ingest(real, name=named, copy=None if movable or not ours else True)
             except DiskFull:
-                if not ours:
+                if not movable:
                     raise  # moving takes no more room than it has already: the work of a job isn't lost for a quota
         with outputs.moved(real, self._outputs, named, check_room=self._store.check_room) as target:
+            if target.is_dir():
+                return self._folders.take_in(scan(target), wellformed_name(named), ingest, copying=False, owned=True)
             file, identity = open_plain(target)
             with file:
-                return self._refer(file, identity, named, Ingest(self._space_key, self._algorithm), owned=True)
+                return self._refer(file, identity, named, ingest, owned=True)
 
     def bundle(self, files: Mapping[str, str]) -> str:
         """The capability of a manifest that lists the given capabilities by their names."""
@@ -160,7 +160,7 @@ class Shelf:
         return holdings.locate(self._catalogue, parse_capability(capability))
 
     def open(self, capability: str) -> Iterator[bytes]:
-        """The content in pieces of up to 1 MiB, each checked before it is given. Memory stays the same whatever the size.
+        """The content in pieces of up to 1 MiB, each checked before it is given.
 
         Raises `PayloadUnavailable` naming the shard that is missing or damaged, and `InputChanged`.
         """

@@ -87,7 +87,7 @@ class Inputs:
         try:
             return self.shelf.adopt(output.path, output.label or os.path.basename(output.path)).capability
         except (InputUnreadable, InputChanged) as error:  # a fault of its handler, and none of the disk that time would mend
-            raise ArgumentError(f"the file that the handler returned as {output.name!r} can't be kept: {error}") from error
+            raise ArgumentError(f"what the handler returned as {output.name!r} can't be kept: {error}") from error
 
     def _from_manifest(self, job: ClaimedJob) -> list[NewFile]:
         if job.input_manifest is None:
@@ -99,7 +99,7 @@ class Inputs:
         return [self._shared(name, bundled[name].capability) for name in names]
 
     def _shared(self, parameter: str, capability: str) -> NewFile:
-        described = self.shelf.describe(capability)
+        described = self.shelf.identify(capability).one()
         return NewFile(parameter, described.name, described.size, capability=capability)
 
     def _grant(self, file: NewFile) -> FileGrant:

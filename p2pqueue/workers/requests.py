@@ -41,7 +41,7 @@ class Requests:
 
     def _take_in(self, parameter: str, source: Mapping[str, Any]) -> NewFile:
         if "capability" in source:
-            described = self.shelf.describe(source["capability"])
+            described = self.shelf.identify(source["capability"]).one()
             return NewFile(parameter, described.name, described.size, capability=source["capability"])
         # Sealed before the answer: a file of the handler's own folder is gone when it ends.
         stored = self.shelf.ingest(source["path"], copy=True)

@@ -51,7 +51,7 @@ class Waiting:
 )
 @click.argument("task", type=name, shell_complete=complete_task)
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("-f", "--file", "files", multiple=True, metavar="NAME=PATH", help="A file (or p2pq1-… manifest) for a parameter.")
+@click.option("-f", "--file", "files", multiple=True, metavar="NAME=PATH", help="A file or folder (or p2pq1-… manifest) for a parameter.")
 @click.option("--copy", is_flag=True, help="Keep a copy of the files, however large, so that they may go away.")
 @click.option("--queue", type=name, metavar="Q", help="The queue.  [default: the task's where it is known, else `default`]")
 @click.option("--title", metavar="T", help="What people see.")

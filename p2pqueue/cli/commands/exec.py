@@ -43,9 +43,9 @@ _TITLE_LIMIT = 200  # characters of the words that the title shows
     context_settings={"allow_interspersed_args": False},
 )
 @click.argument("command", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
-@click.option("-i", "--input", "inputs", multiple=True, metavar="FILE", help="An input file: {1}, {2} … in their order.")
+@click.option("-i", "--input", "inputs", multiple=True, metavar="FILE", help="An input file or folder: {1}, {2} … in their order.")
 @click.option(
-    "-o", "--output", "outputs", multiple=True, metavar="FILE", help="A file that the program makes; with --wait it is saved there."
+    "-o", "--output", "outputs", multiple=True, metavar="FILE", help="A file or folder that it makes; with --wait it is saved there."
 )
 @click.option("--copy", is_flag=True, help="Keep a copy of the inputs, however large, so that they may go away.")
 @click.option("--needs", type=name, multiple=True, metavar="TAG", help="Only on a device that has this tag, or this program on its PATH.")
@@ -64,6 +64,7 @@ def exec_command(
     """Enqueues a program."""
     waiting = check_waiting(wait, wait_timeout)
     check_initialised(invocation.home)
+    outputs = tuple(path.rstrip(os.sep) for path in outputs)  # `-o frames/` names a folder that the program makes
     names = [os.path.basename(path) for path in outputs]
     if not all(names) or len(set(names)) < len(names):
         raise click.UsageError("each -o names a file, and no two the same one.")

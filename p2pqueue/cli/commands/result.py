@@ -28,7 +28,7 @@ _FILE_KEY = "__file__"  # a result names its files by maps of this one key
 
 @dataclass(frozen=True)
 class ResultFile:
-    """A file of a result: its name in the result, its own name, its size in bytes, its manifest, and whether it is here.
+    """A file or folder of a result: its name in the result, its own name, its size in bytes, its manifest, and whether it is here.
 
     Name and size are None where its manifest is on another device that isn't linked now.
     """
@@ -38,6 +38,7 @@ class ResultFile:
     size: int | None
     manifest: str
     here: bool = False
+    is_folder: bool = False
 
 
 @click.command(
@@ -109,6 +110,7 @@ def save_as(invocation: Invocation, job_id: str, paths: dict[str, str]) -> None:
     with closing(open_shelf(invocation.home)) as shelf, _whereabouts(invocation, run):
         for each in _files(shelf, run, unpacked(run.result)):
             if each.name in paths:
+                _check_free(each, Path(paths[each.name]))
                 shelf.fetch_to(each.manifest, paths[each.name])
                 invocation.say(f"saved {plain(paths[each.name])}")
 
@@ -153,8 +155,8 @@ def _files(shelf: Shelf, run: RunRow, value: Any) -> list[ResultFile]:
         entries = {key: stored.capability for key, stored in shelf.unbundle(manifest).items()}
     found = []
     for key, capability in entries.items():
-        described = shelf.describe(capability)
-        found.append(ResultFile(key, described.name, described.size, capability, shelf.holds(capability)))
+        known = shelf.identify(capability)
+        found.append(ResultFile(key, known.name, known.size, capability, shelf.holds(capability), known.kind == "folder"))
     return found
 
 
@@ -215,8 +217,16 @@ def _save(invocation: Invocation, shelf: Shelf, files: list[ResultFile], target:
         return
     paths = _paths(files, target)
     for each, path in zip(files, paths, strict=True):
+        _check_free(each, path)
+    for each, path in zip(files, paths, strict=True):
         shelf.fetch_to(each.manifest, path)
     _tell_saved(invocation, [str(path) for path in paths])
+
+
+def _check_free(file: ResultFile, path: Path) -> None:
+    """A folder is never mixed with another, nor put into one that only has its name."""
+    if file.is_folder and os.path.lexists(path):
+        raise edge.Refusal(f"{plain(path)} is there already, and the result is a folder; name another place, or take that one away")
 
 
 def _paths(files: list[ResultFile], target: str) -> list[Path]:

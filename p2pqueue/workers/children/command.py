@@ -197,7 +197,7 @@ class _Reader:
 
 
 def _collect(outputs: Sequence[str], folder: Path, reader: _Reader) -> Outcome:
-    missing = [name for name in outputs if not (folder / name).is_file()]
+    missing = [name for name in outputs if not ((folder / name).is_file() or (folder / name).is_dir())]
     if missing:
         return Failed(f"the program ended well but did not write {', '.join(missing)}", None, ("OutputMissing", "Exception"))
     if not outputs:

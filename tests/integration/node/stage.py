@@ -29,9 +29,9 @@ class Stage:
         self.node: Node
 
     @asynccontextmanager
-    async def run(self, **overrides: Any) -> AsyncIterator[Node]:
+    async def run(self, app: str = APP, **overrides: Any) -> AsyncIterator[Node]:
         """A node with quick settings, for as long as the block lasts."""
-        self.node = Node(self.home, application=APP, overrides=QUICK | overrides)
+        self.node = Node(self.home, application=app, overrides=QUICK | overrides)
         async with self.node:
             yield self.node
 

@@ -126,10 +126,70 @@ def test_the_name_of_an_output_is_no_path(shelf: Shelf, workdir: Path, home: Hom
 
 
 def test_what_is_no_file_is_refused_in_words(shelf: Shelf, workdir: Path) -> None:
-    with pytest.raises(InputUnreadable, match="folder"):
-        shelf.adopt(workdir)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(workdir / "pipe")
+        with pytest.raises(InputUnreadable, match="pipe"):
+            shelf.adopt(workdir / "pipe")
     with pytest.raises(InputUnreadable, match="No such file"):
         shelf.adopt(workdir / "missing")
+
+
+def make_folder(path: Path, size: int) -> Path:
+    (path / "deep").mkdir(parents=True)
+    make(path / "deep" / "one.bin", size)
+    (path / "two.txt").write_text("two")
+    return path
+
+
+@pytest.mark.parametrize("size", [10, 2 * MIB])
+def test_a_folder_of_any_size_outlives_the_one_it_was_made_in(shelf: Shelf, workdir: Path, home: Home, tmp_path: Path, size: int) -> None:
+    stored = shelf.adopt(make_folder(workdir / "frames", size))
+    shutil.rmtree(workdir)
+    assert (stored.name, stored.size, stored.kind) == ("frames", size + 3, "folder")
+    assert shelf.holds(stored.capability)
+    saved = shelf.fetch_to(stored.capability, tmp_path / "saved")
+    assert (saved / "deep" / "one.bin").read_bytes() == content(size)
+    assert (saved / "two.txt").read_text() == "two"
+    moved = list((home.path / "outputs").glob("*/frames"))
+    assert len(moved) == (size > MIB)
+    assert all(stat.S_IMODE(each.stat().st_mode) == 0o700 for each in moved)
+    shelf.remove(stored.capability)
+    assert list((home.path / "outputs").glob("*")) == []
+    assert shelf.usage().stored == 0
+
+
+def test_a_small_folder_is_kept_beyond_the_quota_as_a_file_is(home: Home, workdir: Path) -> None:
+    small = Shelf(home, SPACE_KEY, quota=400_000, reserve=0)
+    stored = small.adopt(make_folder(workdir / "frames", 500_000))
+    assert small.holds(stored.capability)
+    assert [each.name for each in (home.path / "outputs").glob("*/*")] == ["frames"]
+    small.close()
+
+
+def test_a_folder_that_can_not_be_kept_stays_where_it_was_made(
+    shelf: Shelf, workdir: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_folder(workdir / "frames", 2 * MIB)
+
+    def fail(*_: object, **__: object) -> None:
+        raise DiskFull("No space left")
+
+    monkeypatch.setattr("p2pqueue.payload.folders.add_file", fail)
+    with pytest.raises(DiskFull):
+        shelf.adopt(made)
+    assert (made / "deep" / "one.bin").read_bytes() == content(2 * MIB)
+    assert list((home.path / "outputs").iterdir()) == []
+
+
+def test_a_folder_with_links_is_copied_with_what_they_lead_to(shelf: Shelf, workdir: Path, home: Home, tmp_path: Path) -> None:
+    made = make_folder(workdir / "frames", 10)
+    (made / "link.bin").symlink_to(make(tmp_path / "elsewhere.bin", 2 * MIB))
+    stored = shelf.adopt(made)
+    (tmp_path / "elsewhere.bin").unlink()
+    shutil.rmtree(workdir)
+    saved = shelf.fetch_to(stored.capability, tmp_path / "saved")
+    assert (saved / "link.bin").read_bytes() == content(2 * MIB)
+    assert not (saved / "link.bin").is_symlink()
 
 
 def test_two_equal_outputs_are_both_kept_until_both_go(shelf: Shelf, home: Home, make_file: MakeFile) -> None:
