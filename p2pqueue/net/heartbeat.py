@@ -34,6 +34,11 @@ class Heartbeat:
         return self._samples[-1][0] if self._samples else None
 
     @property
+    def shortest_rtt(self) -> float | None:
+        """The shortest of the latest round trips: how long the way is, however busy the devices at its ends are."""
+        return min(self._samples)[0] if self._samples else None
+
+    @property
     def clock_offset(self) -> float | None:
         """By how many seconds the other's wall clock is ahead of ours; None before the first answer."""
         return min(self._samples)[1] if self._samples else None

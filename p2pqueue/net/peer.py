@@ -79,6 +79,11 @@ class Peer:
         return self._heartbeat.rtt or self.link.heartbeat.rtt
 
     @property
+    def shortest_rtt(self) -> float | None:
+        """The shortest of the latest round trips, which tells how far away it is."""
+        return self._heartbeat.shortest_rtt or self.link.heartbeat.shortest_rtt
+
+    @property
     def clock_offset(self) -> float | None:
         """By how many seconds its wall clock is ahead of ours."""
         return self.link.heartbeat.clock_offset

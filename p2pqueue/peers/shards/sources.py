@@ -53,7 +53,7 @@ class ShardPeer(Protocol):
     @property
     def lanes(self) -> frozenset[str]: ...  # noqa: D102
     @property
-    def rtt(self) -> float | None: ...  # noqa: D102
+    def shortest_rtt(self) -> float | None: ...  # noqa: D102
     async def bulk(self) -> Any: ...  # noqa: D102
 
 
@@ -263,7 +263,7 @@ class _Http:
     @property
     def threads(self) -> int:
         """How many connections work at once."""
-        is_far = (self.linked.peer.rtt or 0.0) >= FAR
+        is_far = (self.linked.peer.shortest_rtt or 0.0) >= FAR
         return HTTP_PARALLEL_FAR if is_far else min(HTTP_PARALLEL, max(2, os.cpu_count() or 2))
 
     def carry(self, work: Work) -> None:

@@ -34,14 +34,14 @@ def test_a_process_that_slept_reads_first_what_has_come_meanwhile() -> None:
 
 def test_an_answer_tells_the_round_trip_and_the_others_clock() -> None:
     heartbeat = Heartbeat(0.0)
-    assert (heartbeat.rtt, heartbeat.clock_offset) == (None, None)
+    assert (heartbeat.rtt, heartbeat.shortest_rtt, heartbeat.clock_offset) == (None, None, None)
     number = heartbeat.look(0.0)
     assert number is not None
     heartbeat.answered(number, now=0.5, their_wall=1000.0, wall=400.0)
     assert (heartbeat.rtt, heartbeat.clock_offset) == (0.5, 600.25)
 
 
-def test_the_quickest_answer_tells_the_clock_best() -> None:
+def test_the_quickest_answer_tells_the_clock_and_the_distance_best() -> None:
     heartbeat = Heartbeat(0.0)
     for start, rtt, their in ((0.0, 1.0, 50.0), (2.0, 0.1, 10.0), (4.0, 0.9, 40.0)):
         number = heartbeat.look(start)
@@ -49,6 +49,8 @@ def test_the_quickest_answer_tells_the_clock_best() -> None:
         heartbeat.answered(number, now=start + rtt, their_wall=their, wall=0.0)
     assert heartbeat.rtt is not None
     assert abs(heartbeat.rtt - 0.9) < 1e-9
+    assert heartbeat.shortest_rtt is not None
+    assert abs(heartbeat.shortest_rtt - 0.1) < 1e-9
     assert heartbeat.clock_offset is not None
     assert abs(heartbeat.clock_offset - 10.05) < 1e-9
 

@@ -34,7 +34,7 @@ class Linked:
     device_id: str = "d" * 16
     path: str = "link"
     lanes: frozenset[str] = ALL
-    rtt: float | None = 0.001
+    shortest_rtt: float | None = 0.001
 
     async def bulk(self) -> Any:
         raise NoBulk("UDP is blocked")
@@ -161,7 +161,7 @@ async def test_where_webrtc_does_not_form_the_file_comes_by_http(tmp_path: Path)
 async def test_a_far_device_is_asked_over_more_connections(tmp_path: Path) -> None:
     async with fetching(tmp_path) as (sources, _, _):
         sources.up(Linked("http://127.0.0.1:1", device_id="near"))
-        sources.up(Linked("http://127.0.0.1:1", device_id="far", rtt=0.05))
+        sources.up(Linked("http://127.0.0.1:1", device_id="far", shortest_rtt=0.05))
         threads = {source.name: getattr(source, "threads", 0) for source in sources.now()}
         assert 2 <= threads["near"] <= sourcing.HTTP_PARALLEL < threads["far"] == sourcing.HTTP_PARALLEL_FAR
 
