@@ -12,6 +12,8 @@ import io
 import select
 import socket
 import ssl
+import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +30,8 @@ LOOK_EVERY: Final = 0.5  # seconds between two looks whether it is wanted still
 REUSED_WITHIN: Final = 20.0  # seconds of rest after which a connection is not used again: servers close theirs
 _HEAD_LIMIT: Final = 16 * 1024  # bytes
 _WORDS: Final = 1000  # bytes of the server's own words
+# Linux fills a whole buffer in one call, and says after the time-out how far it came; others would wait for all of it.
+_WHOLE: Final = socket.MSG_WAITALL if sys.platform == "linux" else 0
 
 Came = Callable[[int], object]
 
@@ -57,6 +61,7 @@ class HttpLine:
         self.place = place
         self._answer_within = answer_within
         self._sock: socket.socket | None = None
+        self._whole = 0  # the flag by which the system fills buffers; 0 where they are filled here
         self._ended = False
         self._lock = threading.Lock()
         self._early = memoryview(b"")  # of a body, came with its head
@@ -164,11 +169,11 @@ class HttpLine:
             raise SourceFailed("the connection has ended")
         looked_at = came_at = time.monotonic()
         try:
-            sock.settimeout(LOOK_EVERY)
+            sock.settimeout(None if self._whole else LOOK_EVERY)
             while into:
                 try:
-                    read = sock.recv_into(into)
-                except TimeoutError:
+                    read = sock.recv_into(into, len(into), self._whole)
+                except (TimeoutError, BlockingIOError):
                     read = -1
                 now = time.monotonic()
                 if read == 0:
@@ -197,6 +202,7 @@ class HttpLine:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if secure:
                 sock = ssl.create_default_context().wrap_socket(sock, server_hostname=parts.hostname)
+            self._whole = 0 if secure else _let_fill(sock)
         except (OSError, ValueError) as error:
             raise Unreachable(f"{self.place.called} can't be reached: {_reason(error)}") from error
         with self._lock:
@@ -261,6 +267,16 @@ class _Head:
 
     def makefile(self, mode: str) -> io.BytesIO:
         return io.BytesIO(self._data)
+
+
+def _let_fill(sock: socket.socket) -> int:
+    """Sets the time after which the system stops filling a buffer; gives the flag to be filled by, 0 where it can't."""
+    if _WHOLE:
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(LOOK_EVERY * 1e6)))
+        except OSError:
+            return 0
+    return _WHOLE
 
 
 def _is_readable(sock: socket.socket) -> bool:

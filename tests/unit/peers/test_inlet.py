@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -140,6 +141,17 @@ def a_byte_at_a_time(sock: socket.socket) -> None:
         time.sleep(0.05)
 
 
+def in_small_pieces(sock: socket.socket) -> None:
+    upgraded(sock)
+    ask_of(sock)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.sendall(ANSWER.pack(SHARD, len(BODY)))
+    for start in range(0, len(BODY), 500):
+        sock.sendall(BODY[start : start + 500])
+        time.sleep(0.001)
+    until_it_leaves(sock)
+
+
 def no_answer(sock: socket.socket) -> None:
     upgraded(sock)
     ask_of(sock)
@@ -197,6 +209,17 @@ def carried(act: Act, line: Callable[[Place], HttpLine] = lambda place: Inlet(pl
         finally:
             carrying.close()
     return asked, None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux fills a buffer and can be asked how far it is")
+def test_a_shard_that_comes_in_many_pieces_wakes_its_thread_a_few_times_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(Asked, "advance", lambda asked, size: told.append(size))
+    asked, ended = carried(in_small_pieces)
+    assert ended is None
+    assert asked.is_right
+    assert sum(told) == len(BODY)
+    assert len(told) < 50  # of 200 pieces; one each half second
 
 
 @pytest.mark.parametrize(
