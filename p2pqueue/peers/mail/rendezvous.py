@@ -149,7 +149,11 @@ class Rendezvous:
                 except TimeoutError:
                     pass
                 self._news.clear()
-                if self._is_on() and self._posts:
+                if not self._is_on():
+                    for known in self._known.values():
+                        known.stop_offering()
+                        known.begin_anew()
+                elif self._posts:
                     self._take(group)
                     self._offer_where_due(group)
 
@@ -202,7 +206,7 @@ class Rendezvous:
     async def _offer(self, device: str, known: _Known) -> None:
         try:
             await self._net.offer(device, partial(self._swap, device, known.told.start))
-        except (P2PQueueError, SourceFailed) as error:
+        except Exception as error:
             known.why = str(error)
             known.again_at, known.pause = time.monotonic() + known.pause * random.uniform(0.8, 1.2), min(2 * known.pause, RETRY_LAST)
             raise
@@ -214,10 +218,8 @@ class Rendezvous:
         path = letter_path(self._keys, ANSWER, device, self._identity.device_id, offer.nonce)
         try:
             async with self._left(OFFER, offer), asyncio.timeout(OFFER_WAIT):
-                while (sealed := await self._place.get_mail(path, limit=LETTER_LIMIT)) is None:
+                while (sealed := await self._place.get_mail(path, limit=LETTER_LIMIT)) is None:  # noqa: ASYNC110 - a mailbox calls nobody
                     await asyncio.sleep(POLL_EVERY)
-                    if not self._is_on():
-                        raise ConnectFailed("this device went offline")
         except TimeoutError:
             raise ConnectFailed("it didn't answer an offer in the mailbox") from None
         answer = read_letter(self._keys.open(path, sealed), path, self._members.admit)
@@ -326,7 +328,7 @@ class Rendezvous:
         """Does one thing; whatever becomes of it, the others go on."""
         try:
             await work()
-        except (P2PQueueError, SourceFailed) as error:
+        except (P2PQueueError, SourceFailed, OSError) as error:
             if isinstance(error, PeerError) and not isinstance(error, LinkRefused):
                 self._refuse(whose, str(error))
                 return

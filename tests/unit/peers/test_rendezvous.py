@@ -291,6 +291,18 @@ async def test_an_offer_that_nobody_answers_is_taken_away_and_made_again_ever_mo
         await until(lambda: len(one.place.offers()) == 2)
 
 
+async def test_a_device_that_goes_offline_takes_its_offer_away_and_makes_another_when_it_is_back() -> None:
+    async with corresponding(looking=False) as (one, two):
+        await one.look(two)
+        await until(one.place.letters)
+        await one.node.mesh.offline()
+        await until(lambda: not one.place.letters())
+        await asyncio.sleep(0.2)
+        assert len(one.place.offers()) == 1
+        await one.node.mesh.online()
+        await until(lambda: len(one.place.offers()) == 2)
+
+
 async def test_letters_of_an_earlier_run_are_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
     async with corresponding(looking=False) as (one, two):
         path, letter = two.offer_to(one)
