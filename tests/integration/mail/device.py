@@ -29,6 +29,7 @@ class Device:
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("P2PQUEUE_")}
         self.environment |= {
             "P2PQUEUE_HOME": str(home), "P2PQUEUE_INTERFACES": "lo", "P2PQUEUE_DISCOVERY": "false", "P2PQUEUE_LISTEN": "127.0.0.1:0",
+            "PYTHONFAULTHANDLER": "1",
             **environment,
         }  # fmt: skip
 
@@ -54,6 +55,10 @@ class Device:
                 node.send_signal(signal.SIGTERM)
                 try:
                     node.communicate(timeout=PATIENCE)
+                except subprocess.TimeoutExpired:
+                    node.send_signal(signal.SIGABRT)  # it writes where each of its threads stands
+                    node.communicate(timeout=PATIENCE)
+                    raise AssertionError(f"it does not end\n{self.words()}") from None
                 finally:
                     node.kill()
 
