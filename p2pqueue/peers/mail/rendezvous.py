@@ -107,7 +107,8 @@ class Rendezvous:
         self._answering: dict[str, asyncio.Task[Any]] = {}
         self._letters: tuple[Listed, ...] = ()
         self._handled: set[tuple[str, str]] = set()  # names with their marks: what lies there anew is looked at anew
-        self._lying: set[str] = set()
+        self._lying: set[str] = set()  # letters of this run
+        self._gone: set[str] = set()  # those that were taken away, and that a list may show still
         self._told: dict[tuple[str, str], None] = {}
         self._endpoints = net.endpoints
         self._news = asyncio.Event()
@@ -121,6 +122,7 @@ class Rendezvous:
         """What lies in the mailbox now, and the indexes that were read of it."""
         modified = {each.name: each.modified for each in listed}
         self._letters = tuple(each for each in listed if each.name.split("/")[2].startswith(LETTERS))
+        self._gone &= modified.keys()
         newest = max(modified.values(), default=0.0)  # by the place's clock, whatever those of the devices say
         here: dict[str, Told] = {}
         for each in seen.values():
@@ -235,7 +237,7 @@ class Rendezvous:
         new: dict[str, int] = {}
         for each in self._letters:
             _, tag, name = each.name.split("/")
-            if (each.name, each.mark) in self._handled or each.name in self._lying:
+            if (each.name, each.mark) in self._handled or each.name in self._lying or each.name in self._gone:
                 continue
             if tag == self._own:
                 self._handled.add((each.name, each.mark))
@@ -316,6 +318,7 @@ class Rendezvous:
                 await self._take_away(path)
             finally:
                 self._lying.discard(path)
+                self._gone.add(path)
 
     async def _take_away(self, path: str) -> None:
         try:
