@@ -148,6 +148,8 @@ class Bucket:
             return f"has no credentials: {keys}"
         if re.search("NoSuchBucket|ContainerNotFound|bucket does not exist", text):
             return "is not there: make it, or mend its name"
+        if re.search("RequestTimeTooSkewed|[Dd]ate header too old|used too early", text):
+            return "does not answer: the clock of this device is wrong"
         if isinstance(error, PermissionError) or re.search(r"\b40[13]\b|InvalidAccessKey|SignatureDoesNotMatch|AccessDenied", text):
             code = re.search(r"<Code>(\w{1,60})</Code>", text)
             return f"refuses these credentials ({code[1] if code else 'access denied'}): {keys}"
