@@ -9,8 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from p2pqueue.errors import WorldError
@@ -33,17 +31,12 @@ class Buffers:
         self._by_holder: Counter[str] = Counter()
         self._kept: defaultdict[int, list[memoryview]] = defaultdict(list)
         self._kept_bytes = 0
-        self._changed = threading.Condition()
+        self._waiting = 0  # threads
+        self._changed = threading.Condition(threading.Lock())
 
-    @contextmanager
-    def of(self, size: int, holder: str) -> Iterator[memoryview]:
-        """A buffer of at least that size while the block runs. Raises `WorldError` where none comes free in time."""
-        whole = -(-size // _GRAIN) * _GRAIN
-        buffer = self._take(whole, holder)
-        try:
-            yield buffer
-        finally:
-            self._give(buffer, holder)
+    def of(self, size: int, holder: str) -> Loan:
+        """A buffer of at least that size while the block runs. Entering it raises `WorldError` where none comes free in time."""
+        return Loan(self, -(-size // _GRAIN) * _GRAIN, holder)
 
     def clear(self) -> None:
         """Nobody fetches any more: what is kept is given back to the system."""
@@ -56,12 +49,11 @@ class Buffers:
         """Bytes that are in use now."""
         return self._used
 
-    def _take(self, size: int, holder: str) -> memoryview:
-        until = time.monotonic() + self._patience
+    def take(self, size: int, holder: str) -> memoryview:
+        """A buffer of that size, a multiple of the grain. Raises `WorldError` where none comes free in time."""
         with self._changed:
-            while not self._fits(size, holder):
-                if not self._changed.wait(max(0.0, until - time.monotonic())) and time.monotonic() >= until:
-                    raise WorldError("it has no memory for more shards at once; it will be asked again")
+            if not self._fits(size, holder):
+                self._wait_for(size, holder)
             self._used += size
             self._by_holder[holder] += size
             if self._kept[size]:
@@ -69,11 +61,8 @@ class Buffers:
                 return self._kept[size].pop()
         return pages(size)
 
-    def _fits(self, size: int, holder: str) -> bool:
-        held = self._by_holder[holder]
-        return self._used == 0 or (self._used + size <= self._room and (held == 0 or held + size <= self._room // 2))
-
-    def _give(self, buffer: memoryview, holder: str) -> None:
+    def give(self, buffer: memoryview, holder: str) -> None:
+        """Takes back what `take` gave."""
         size = len(buffer)
         with self._changed:
             self._used -= size
@@ -83,4 +72,33 @@ class Buffers:
             if self._kept_bytes + size <= KEPT:
                 self._kept[size].append(buffer)
                 self._kept_bytes += size
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
+
+    def _wait_for(self, size: int, holder: str) -> None:
+        until = time.monotonic() + self._patience
+        self._waiting += 1
+        try:
+            while not self._fits(size, holder):
+                if not self._changed.wait(max(0.0, until - time.monotonic())) and time.monotonic() >= until:
+                    raise WorldError("it has no memory for more shards at once; it will be asked again")
+        finally:
+            self._waiting -= 1
+
+    def _fits(self, size: int, holder: str) -> bool:
+        held = self._by_holder[holder]
+        return self._used == 0 or (self._used + size <= self._room and (held == 0 or held + size <= self._room // 2))
+
+
+class Loan:
+    """A buffer while a block runs. A class, since it is asked for with each shard and a generator takes twice as long."""
+
+    def __init__(self, buffers: Buffers, size: int, holder: str) -> None:
+        self._buffers, self._size, self._holder = buffers, size, holder
+
+    def __enter__(self) -> memoryview:
+        self._buffer = self._buffers.take(self._size, self._holder)
+        return self._buffer
+
+    def __exit__(self, *_: object) -> None:
+        self._buffers.give(self._buffer, self._holder)

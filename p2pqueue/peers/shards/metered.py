@@ -42,8 +42,8 @@ class Metered:
 
     def leads(self, url: str | None) -> bool:
         """Says whether the way to a URL, or any of the ways that a connection might take, does so. Never waits."""
-        host = urlsplit(url).hostname if url else None
-        if not self._wanted or host is None:
+        host = urlsplit(url).hostname if url and self._wanted else None  # asked for each shard that goes out
+        if host is None:
             return False
         now = time.monotonic()
         known = self._known.get(host)

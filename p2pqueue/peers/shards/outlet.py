@@ -117,12 +117,17 @@ class Outlet:
         self._sent(held.size)
 
     def _send(self, data: memoryview) -> None:
-        step = len(data) if self._limit.rate is None else LIMITED_PIECE
-        for start in range(0, len(data), step):
-            piece = data[start : start + step]
+        if self._limit.rate is None:
+            self._push(data)
+            return
+        for start in range(0, len(data), LIMITED_PIECE):
+            piece = data[start : start + LIMITED_PIECE]
             self._pay(len(piece))
-            self._sock.settimeout(self._grace + len(piece) / SLOWEST)  # for all of it
-            self._sock.sendall(piece)
+            self._push(piece)
+
+    def _push(self, data: memoryview) -> None:
+        self._sock.settimeout(self._grace + len(data) / SLOWEST)  # for all of it
+        self._sock.sendall(data)
 
     def _send_file(self, file: io.FileIO, size: int) -> None:
         self._sock.settimeout(self._grace)
