@@ -15,6 +15,7 @@ from aiohttp import web
 from p2pqueue.errors import PayloadUnavailable
 from p2pqueue.payload.origins.client import OriginClient, parse_origin
 from p2pqueue.payload.shelf import Shelf
+from p2pqueue.peers.shards.uploading import Uploader
 from tests.unit.payload.origins import answering
 from tests.unit.peers.served import MIB, served
 from tests.unit.peers.test_sources import Linked, content, fetching, shared
@@ -146,6 +147,50 @@ async def test_what_it_does_wrong_when_asked_for_the_manifest_is_told(
                 await fetcher.fetch(capability)
         assert "secret" not in str(told.value)
         assert not shelf.holds(capability)
+
+
+async def test_a_signed_url_to_put_to_that_has_expired_is_asked_for_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("p2pqueue.peers.shards.uploading.FIRST_WAIT", 0.1)
+    kept: dict[str, bytes] = {}
+    given: list[str] = []
+
+    async def sign(request: web.Request) -> web.StreamResponse:
+        given.append(f"{len(given)}")
+        return web.json_response({"url": f"{request.url.origin()}/bucket/{request.match_info['address']}?signature={given[-1]}"})
+
+    async def look(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=200 if request.match_info["address"] in kept else 404)
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        if request.query["signature"] in ("1", "2"):
+            return web.Response(status=403, text="<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>")
+        kept[request.match_info["address"]] = body
+        return web.Response()
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    app = web.Application(client_max_size=2 * MIB)
+    app.add_routes([web.head("/shards/{address}", look), web.post("/shards/{address}", sign), web.put("/bucket/{address}", take)])
+    async with served(tmp_path) as at, answering(app) as base, aiohttp.ClientSession() as session:
+        capability, _ = shared(at, tmp_path, SIZE)
+
+        async def wanted() -> list[str]:
+            return [capability]
+
+        origin = OriginClient(parse_origin(base.replace("//", "//secret@")), lambda: session)
+        uploader = Uploader(at.shelf, origin, wanted, note=nothing, take=nothing, forbids=lambda: None)
+        uploads = asyncio.ensure_future(uploader.run())
+        try:
+            async with asyncio.timeout(45):
+                await uploader.settled()
+                assert "403: <Error><Code>AccessDenied" in (uploader.trouble or "")
+                while uploader.trouble or len(kept) < 6:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        finally:
+            uploads.cancel()
+        assert kept == {address.hex(): at.shelf.shard(address) for address in at.shelf.addresses(capability)}
 
 
 async def test_a_signed_url_that_has_expired_is_asked_for_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
