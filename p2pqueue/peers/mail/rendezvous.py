@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from p2pqueue.errors import ConnectFailed, LinkRefused, MalformedMessage, P2PQue
 from p2pqueue.net.webrtc.signal import RtcSignal
 from p2pqueue.payload.fetching.source import SourceFailed
 from p2pqueue.payload.origins.objects import Listed
+from p2pqueue.peers.mail.acquaintance import Acquaintance
 from p2pqueue.peers.mail.format import MailKeys
 from p2pqueue.peers.mail.inbox import Seen
 from p2pqueue.peers.mail.letters import (
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 GRACE: Final = 6.0  # seconds for a link over TCP, before a direct connection is offered
 POLL_EVERY: Final = 1.0  # seconds between two looks for the answer
 OFFER_WAIT: Final = 45.0  # seconds: the other side looks every half a minute at last
-RETRY_FIRST: Final = 60.0  # seconds between two offers to one device; doubled by each that came to nothing
-RETRY_LAST: Final = 3600.0  # seconds
 TICK: Final = 3.0  # seconds between two looks whether an offer is due, while one may be
 MOST_AT_ONCE: Final = 4  # offers that lie there, and as many that are answered
 MOST_NEW: Final = 4  # offers of one device in one look
@@ -57,32 +55,6 @@ TOLD_LIMIT: Final = 256  # refusals that are remembered as told
 TAKING_AWAY: Final = 1.0  # seconds for a letter to be taken away, at a stop
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class _Known:
-    """A device that tells how to meet it."""
-
-    told: Told
-    apart_since: float | None = None
-    again_at: float = 0.0
-    pause: float = RETRY_FIRST
-    offering: asyncio.Task[None] | None = None
-    why: str | None = None  # the last offer came to nothing
-
-    def begin_anew(self) -> None:
-        """There is something new to try."""
-        self.again_at, self.pause = 0.0, RETRY_FIRST
-
-    @property
-    def is_offering(self) -> bool:
-        """Says whether an offer lies there, or is being connected."""
-        return self.offering is not None and not self.offering.done()
-
-    def stop_offering(self) -> None:
-        """Nobody needs an answer any more."""
-        if self.offering is not None:
-            self.offering.cancel()
 
 
 class Rendezvous:
@@ -103,7 +75,7 @@ class Rendezvous:
         start = os.urandom(START_SIZE)
         self._telling = Telling(start)
         self._refusals = Refusals(identity.device_id, start)
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Acquaintance] = {}
         self._answering: dict[str, asyncio.Task[Any]] = {}
         self._letters: tuple[Listed, ...] = ()
         self._handled: set[tuple[str, str]] = set()  # names with their marks: what lies there anew is looked at anew
@@ -159,6 +131,14 @@ class Rendezvous:
                     self._take(group)
                     self._offer_where_due(group)
 
+    async def part(self) -> None:
+        """Takes away what lies there still, before the network ends; gives up soon."""
+        open_ = [task for task in (*(each.offering for each in self._known.values()), *self._answering.values()) if task is not None]
+        for task in open_:
+            task.cancel()
+        if open_:
+            await asyncio.wait(open_, timeout=TAKING_AWAY)
+
     # -- hearing ----------------------------------------------------------------------------------------------
 
     def _hear(self, device: str, told: Told) -> None:
@@ -166,7 +146,7 @@ class Rendezvous:
         if known is not None and known.told == told:
             return
         if known is None:
-            known = self._known[device] = _Known(told)
+            known = self._known[device] = Acquaintance(told)
         elif known.told.start != told.start:
             known.stop_offering()  # nobody reads it any more
         if (known.told.start, known.told.endpoints) != (told.start, told.endpoints):
@@ -205,12 +185,11 @@ class Rendezvous:
             if self._may_be_offered(device) and not waits and sum(each.is_offering for each in self._known.values()) < MOST_AT_ONCE:
                 known.offering = group.create_task(self._surely(device, partial(self._offer, device, known)))
 
-    async def _offer(self, device: str, known: _Known) -> None:
+    async def _offer(self, device: str, known: Acquaintance) -> None:
         try:
             await self._net.offer(device, partial(self._swap, device, known.told.start))
         except Exception as error:
-            known.why = str(error)
-            known.again_at, known.pause = time.monotonic() + known.pause * random.uniform(0.8, 1.2), min(2 * known.pause, RETRY_LAST)
+            known.put_off(time.monotonic(), random.uniform(0.8, 1.2), str(error))
             raise
         self.met += 1
 

@@ -21,6 +21,7 @@ from p2pqueue.peers.mail.inbox import Seen
 from p2pqueue.peers.mail.letters import LETTER_LIMIT, LETTERS, MOST_NONCES, OFFER, VALID_FOR, Letter, Refusals, letter_path
 from p2pqueue.peers.mail.rendezvous import MOST_NEW, Rendezvous
 from p2pqueue.peers.mail.telling import TOLD_FOR
+from p2pqueue.replica.replica import wall_clock
 from tests.property.mail import Place
 from tests.unit.net.connected import nothing_unseen  # noqa: F401  a fixture
 from tests.unit.net.kit import Node, Space, closing, until
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("nothing_unseen")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"GRACE": 0.05, "TICK": 0.02, "POLL_EVERY": 0.05, "RETRY_FIRST": 30.0}.items():
+    for name, seconds in {"GRACE": 0.05, "TICK": 0.02, "POLL_EVERY": 0.05}.items():
         monkeypatch.setattr(module, name, seconds)
 
 
@@ -90,7 +91,7 @@ class Correspondent:
     def offer_to(self, other: Correspondent, **changed: object) -> tuple[str, Letter]:
         """An offer as this device would write it, and where it would lie; its signal leads nowhere."""
         start = other.rendezvous._telling.start
-        letter = Letter(self.identity.device_id, other.identity.device_id, os.urandom(16), start, module.wall_clock(), b"\x80")
+        letter = Letter(self.identity.device_id, other.identity.device_id, os.urandom(16), start, wall_clock(), b"\x80")
         letter = replace(letter, **changed)  # type: ignore[arg-type]
         return letter_path(self.keys, OFFER, self.identity.device_id, other.identity.device_id, letter.nonce), letter
 
@@ -196,7 +197,7 @@ def for_another_start(one: Correspondent, two: Correspondent, three: Corresponde
 
 
 def old(one: Correspondent, two: Correspondent, three: Correspondent) -> None:
-    path, letter = one.offer_to(two, at=module.wall_clock() - VALID_FOR - 1000)
+    path, letter = one.offer_to(two, at=wall_clock() - VALID_FOR - 1000)
     one.put(path, letter)
 
 
@@ -301,6 +302,16 @@ async def test_a_device_that_goes_offline_takes_its_offer_away_and_makes_another
         assert len(one.place.offers()) == 1
         await one.node.mesh.online()
         await until(lambda: len(one.place.offers()) == 2)
+
+
+async def test_a_device_that_parts_leaves_no_letter_behind() -> None:
+    async with corresponding(looking=False) as (one, two):
+        await one.look(two)
+        await until(one.place.letters)
+        one.node.mesh._running, running = None, one.node.mesh._running  # offline, as it is by then
+        await one.rendezvous.part()
+        assert not one.place.letters()
+        one.node.mesh._running = running
 
 
 async def test_letters_of_an_earlier_run_are_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
