@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
 
 import aiohttp
@@ -31,6 +32,7 @@ async def open_pipe(client: aiohttp.ClientSession, host: str, port: int) -> Pipe
     return Pipe(ws, (host, port))
 
 
+@functools.lru_cache(1024)  # asked for each shard that goes out
 def bracketed(host: str) -> str:
     """The host as it stands in a URL."""
     try:
