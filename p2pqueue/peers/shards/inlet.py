@@ -16,7 +16,7 @@ from p2pqueue.payload.fetching.source import Request, ShardMissing, SourceFailed
 from p2pqueue.payload.format import MIB
 from p2pqueue.peers.shards.stream import ANSWER, ASK, FAILED, MISSING, PATH, PROTOCOL, REUSED_WITHIN, SHARD, WORDS, read_words
 
-AHEAD: Final = 2  # shards that are asked for at once, however large
+AHEAD: Final = 2  # shards that are asked for, however large; one more where fewer are, so that one message asks for two
 SMALL_AHEAD: Final = 64  # shards that are, as long as they are
 AHEAD_BYTES: Final = MIB // 2
 UNSUPPORTED: Final = frozenset({404, 405, 426, 501})  # answers of who speaks plain HTTP alone
@@ -74,7 +74,8 @@ class Inlet(HttpLine):
     def _ask_ahead(self, work: Work, asked: deque[Request], *, wait: bool = True) -> None:
         coming = sum(request.size for request in asked)
         more: list[Request] = []
-        while len(asked) + len(more) < AHEAD or (len(asked) + len(more) < SMALL_AHEAD and coming < AHEAD_BYTES):
+        least = AHEAD + 1 if len(asked) < AHEAD else AHEAD
+        while len(asked) + len(more) < least or (len(asked) + len(more) < SMALL_AHEAD and coming < AHEAD_BYTES):
             request = work.take(wait=wait and not asked and not more)
             if request is None:
                 break
