@@ -211,6 +211,31 @@ def carried(act: Act, line: Callable[[Place], HttpLine] = lambda place: Inlet(pl
     return asked, None
 
 
+def serving(sock: socket.socket) -> None:
+    upgraded(sock)
+    while ask_of(sock):
+        sock.sendall(ANSWER.pack(SHARD, len(BODY)) + BODY)
+
+
+def test_large_shards_are_asked_for_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("p2pqueue.peers.shards.inlet.AHEAD_BYTES", 0)  # as if they were large
+    sent: list[int] = []
+    send = HttpLine.send
+
+    def note(line: HttpLine, data: bytes | bytearray) -> None:
+        sent.append(len(data) // ASK.size)
+        send(line, data)
+
+    monkeypatch.setattr(HttpLine, "send", note)
+    work = Shift([Asked(ADDRESS, len(BODY)) for _ in range(21)])
+    with peer(serving) as place:
+        line = Inlet(place)
+        line.carry(work, lambda size: None)
+        line.close()
+    assert all(asked.is_right for asked in work.taken)
+    assert sent[-11:] == [1] + [2] * 10
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux fills a buffer and can be asked how far it is")
 def test_a_shard_that_comes_in_many_pieces_wakes_its_thread_a_few_times_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
