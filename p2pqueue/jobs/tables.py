@@ -98,7 +98,8 @@ JOBS = Table(
         Derived("live", "INTEGER", "spec_generation IS NOT NULL AND coalesce(deleted, 0) = 0", stored=True),
         Derived("due_at", "INTEGER", "max(coalesce(run_at, 0), coalesce(retry_at, 0))", stored=True),
         # 0: comes due later, is moved by `wake_due`; 2: set aside by a worker that can't do it, until its node's next start.
-        Derived("ready", "INTEGER", "due_at <= updated_at", stored=True),
+        # Named in it, an input that comes later makes it anew: the job was set aside for want of that.
+        Derived("ready", "INTEGER", "due_at <= updated_at AND coalesce(input_generation, 0) >= 0", stored=True),
         Derived("rank_priority", "INTEGER", "-coalesce(priority, 0)", stored=True),
         Derived("input_counts", "INTEGER", _INPUT_COUNTS),
         Derived("progress", "REAL", f"CASE WHEN state_status = 'succeeded' THEN 1.0 WHEN {_BEATS} THEN beat_progress ELSE 0.0 END"),

@@ -388,8 +388,11 @@ def test_a_folder_is_shared_as_a_whole_and_saved_or_had_as_a_folder(queue: Queue
     assert (shared.path / "old" / "a.svg").read_text() == "<svg/>"
     with pytest.raises(MisuseError, match="folder of 1 files"):
         shared.bytes()
-    with pytest.raises(MisuseError, match="folder of 1 files"):
-        queue.enqueue("anything", {"video": File(shared.manifest)})
+    given = queue.enqueue("anything", {"drawings": File(shared.manifest)}).row
+    assert (given.input_manifest, given.input_name, given.input_size) == (shared.manifest, "drawings", 6)
+    several = queue.access.shelf.bundle({"one": shared.manifest})
+    with pytest.raises(MisuseError, match="lists several"):
+        queue.enqueue("anything", {"drawings": File(several)})
 
 
 def test_a_file_that_was_returned_is_a_file(queue: Queue, job: Job[int], hand: Hand, tmp_path: Path) -> None:
