@@ -37,7 +37,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Files": {
         "share": ("sharing", "Share files and folders without a job."),
-        "get": ("sharing", "Get what was shared, by its manifest."),
+        "get": ("getting", "Get what was shared, by its manifest."),
         "files": ("files", "List, pin, verify and evict the files of this device."),
     },
     "Devices": {

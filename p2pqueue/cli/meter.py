@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 
-from p2pqueue.cli import output, quantities
+from p2pqueue.cli import carrying, output, quantities
 from p2pqueue.cli.invocation import Invocation
 
 DRAWN_EVERY: Final = 0.1  # seconds
+_SHORTEST: Final = 12  # columns that are left to what is read or written
 SMOOTHED_OVER: Final = 2.0  # seconds: what is told of the speed is that of the last few
 
 
@@ -39,10 +41,30 @@ class Meter:
             return
         self._drawn_at = now
         self._points = [(at, was) for at, was in self._points if now - at < SMOOTHED_OVER] + [(now, done)]
-        click.echo(f"\r\x1b[2K{output.cut(self._line(done, size), (output.terminal_width() or 80) - 1)}", nl=False, err=True)
+        self._draw(self._line(done, size, (_columns() or 80) - 1))
 
-    def _line(self, done: int, size: int) -> str:
+    def look(self, told: Mapping[str, Any]) -> None:
+        """Shows a transfer instead, as the node tells how it stands."""
+        if self._shown:
+            self._drawn_at = time.monotonic()
+            self._draw(carrying.line_of(carrying.document_of(told), (_columns() or 80) - 1))
+
+    def _draw(self, text: str) -> None:
+        click.echo(f"\r\x1b[2K{text}", nl=False, err=True)
+
+    def _line(self, done: int, size: int, columns: int) -> str:
         (since, was), (now, _) = self._points[0], self._points[-1]
         rate = (done - was) / (now - since) if now > since else 0.0
         speed = f"  {quantities.bytes_text(int(rate))}/s, {quantities.span((size - done) / rate)} left" if rate > 0 else ""
-        return f"{self._what}  {output.bar(done / size if size else 1.0)}  {quantities.bytes_text(done)}{speed}"
+        rest = f"{quantities.bytes_text(done)}{speed}"
+        bar = output.bar(done / size if size else 1.0, 24 if columns >= 100 else 10)
+        what = output.cut(self._what, max(_SHORTEST, columns - 4 - len(bar) - len(rest)))
+        return output.cut(f"{what}  {bar}  {rest}", columns)
+
+
+def _columns() -> int:
+    """The columns of the terminal that stderr is; 0 where it can't be told."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return 0

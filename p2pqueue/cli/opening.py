@@ -96,6 +96,14 @@ def writing(home: Home) -> Iterator[Replica]:
         ring(home.socket_path)
 
 
+def remember_shared(home: Home, capability: str) -> None:
+    """Keeps a file of this device that was shared without a job."""
+    from p2pqueue.jobs import local
+
+    with writing(home) as replica:
+        replica.write(lambda writer: local.remember_shared(writer.connection, capability, writer.now))
+
+
 def node_pid(home: Home) -> int | None:
     """The process id of the node that runs on this home, or None."""
     from p2pqueue.nodelock import running_pid

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from p2pqueue.errors import NodeNotRunning, P2PQueueError, PayloadUnavailable
 
@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from p2pqueue.home import Home
 
 Progress = Callable[[int, int], object]
+Look = Callable[[Mapping[str, Any]], object]
 
 
-def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, size: None) -> list[tuple[str, str, int]]:
+def bring(
+    home: Home, capability: str, *, on_progress: Progress = lambda done, size: None, on_look: Look = lambda told: None
+) -> list[tuple[str, str, int]]:
     """Has the node fetch a file onto the shelf of a home; `on_progress` is told bytes done and bytes in all.
 
+    `on_look` is told now and then how the transfer stands, as `Transfer.plain` has it; what it raises ends the fetch.
     Gives source, lane and bytes of all that came.
 
     Raises `PayloadUnavailable` in words where no node runs here, or no other device has the file now.
@@ -26,7 +30,10 @@ def bring(home: Home, capability: str, *, on_progress: Progress = lambda done, s
         for event in DoorbellClient(home.socket_path).stream("fetch", capability=capability):
             if event.get("fetched"):
                 return [(str(source), str(lane), int(size)) for source, lane, size in event.get("received", ())]
-            on_progress(int(event.get("done", 0)), int(event.get("size", 0)))
+            if "transfer" in event:
+                on_look(event["transfer"])
+            if "done" in event:
+                on_progress(int(event["done"]), int(event.get("size", 0)))
     except NodeNotRunning as error:
         words = "The content is on another device, and no node runs here to fetch it: start one with `p2pqueue run`"
         raise PayloadUnavailable(words) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from p2pqueue.errors import ArgumentError, P2PQueueError
 from p2pqueue.jobs import local, rows
 from p2pqueue.payload import limiting
+from p2pqueue.payload.fetching.transfers import SHOWN_EVERY
 from p2pqueue.payload.manifest import FolderManifest
 from p2pqueue.replica.door.server import Request, Stream
 
@@ -104,10 +106,22 @@ class Answers:
                 yield {"transfers": [each.plain() for each in look]}
 
     async def fetch(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Brings a file here: how far it is, and at the end from whom and by which lanes it came."""
+        """Brings a file here: how far it is, how it stands, and at the end from whom and by which lanes it came."""
         capability = _capability(fields)
         steps: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         failure: list[P2PQueueError] = []
+        shown_at = 0.0
+
+        def standing() -> dict[str, Any]:
+            """How it stands, now and then; nothing in between."""
+            nonlocal shown_at
+            if time.monotonic() - shown_at < SHOWN_EVERY:
+                return {}
+            look = self._node.network.transfer(capability)
+            if look is None or look.failed:
+                return {}
+            shown_at = time.monotonic()
+            return {"transfer": look.plain()}
 
         async def run() -> None:
             try:
@@ -122,8 +136,17 @@ class Answers:
         async with asyncio.TaskGroup() as group:
             fetching = group.create_task(run())
             try:
-                while (step := await steps.get()) is not None:
-                    yield step
+                while True:
+                    try:
+                        async with asyncio.timeout(SHOWN_EVERY):
+                            step = await steps.get()
+                    except TimeoutError:
+                        if told := standing():
+                            yield told
+                        continue
+                    if step is None:
+                        break
+                    yield {**standing(), **step}
             except GeneratorExit:
                 pass  # who asked has gone; raised on, the group would wrap it into an error
             finally:

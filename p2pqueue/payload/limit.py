@@ -14,6 +14,8 @@ from typing import Final
 
 BURST: Final = 0.25  # seconds at the rate that may come at once after a pause
 LONGEST_LOOK: Final = 0.5  # seconds that a waiter sleeps at most before it looks whether the rate was changed
+ALL_PAUSED: Final = "all transfers are paused"
+ONE_PAUSED: Final = "transfers with that device are paused"
 
 
 class Limit:
@@ -100,7 +102,12 @@ class Limits:
     def forbids(self, device: str, *, metered: bool = False) -> str | None:
         """Why nothing may be asked of a device, or sent to it, in words; None where it may."""
         if self.all_paused:
-            return "all transfers are paused"
+            return ALL_PAUSED
         if device in self.paused:
-            return "transfers with that device are paused"
+            return ONE_PAUSED
         return "that way is metered" if metered and not self.metered else None
+
+
+def tells_of_pause(words: str) -> bool:
+    """Says whether another device, which answers with what forbids it to send, is paused and may go on later."""
+    return words.endswith((ALL_PAUSED, ONE_PAUSED))

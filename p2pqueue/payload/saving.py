@@ -39,14 +39,42 @@ def folder_of(path: str | os.PathLike[str] | None, name: str) -> Path:
 
     Raises `MisuseError` where something lies already: a folder is never mixed with another.
     """
-    text = os.fspath(path) if path is not None else os.curdir
-    target = Path(os.path.realpath(absolute(text)))
-    separators = (os.sep, os.altsep) if os.altsep else (os.sep,)
-    if target.is_dir() or text.endswith(separators):
-        target /= safe_name(name)
+    target = parent_of(os.curdir if path is None else path)
+    target = Path(os.path.realpath(absolute(os.curdir if path is None else path))) if target is None else target / safe_name(name)
     if os.path.lexists(target):
         raise MisuseError(f"{shown(str(target))} is there already; name another place for the folder, or take that one away")
     return target
+
+
+def parent_of(path: str | os.PathLike[str]) -> Path | None:
+    """The folder in which something goes under its own name; None where the path names the thing itself."""
+    text = os.fspath(path)
+    target = Path(os.path.realpath(absolute(path)))
+    separators = (os.sep, os.altsep) if os.altsep else (os.sep,)
+    return target if target.is_dir() or text.endswith(separators) else None
+
+
+def check_place(path: str | os.PathLike[str]) -> Path:
+    """Tries, with a file that is gone at once, whether something can be written to a path, or into a folder; gives that folder.
+
+    Raises `DiskFull` and `WorldError`.
+    """
+    folder = parent_of(path) or Path(os.path.realpath(absolute(path))).parent
+    there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))  # the rest is made
+    probe = there / f".{os.urandom(6).hex()}.part"
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        probe.unlink()
+    except OSError as error:
+        raise in_words(error, folder) from error
+    return there
+
+
+def check_free(folder: Path, size: int) -> None:
+    """Raises `DiskFull` where fewer bytes are free than are to be written there."""
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise DiskFull(f"{size:,} bytes are to be written to {shown(str(folder))}, and {free:,} are free there; name another place")
 
 
 @contextmanager

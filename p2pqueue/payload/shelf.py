@@ -129,7 +129,7 @@ class Shelf:
     def bundle(self, files: Mapping[str, str]) -> str:
         """The capability of a manifest that lists the given capabilities by their names."""
         capabilities = {name: parse_capability(text) for name, text in files.items()}
-        with self._reader() as reader:
+        with self.reader() as reader:
             entries = tuple(Entry(wellformed_name(n), c, reader.manifest(c).size) for n, c in sorted(capabilities.items()))
         with Batch(self._store, self._catalogue, limited=False) as batch:
             algorithm = self._algorithm or preferred_algorithm()
@@ -165,7 +165,7 @@ class Shelf:
         Raises `PayloadUnavailable` naming the shard that is missing or damaged, and `InputChanged`.
         """
         self._have(capability)
-        with self._reader() as reader:
+        with self.reader() as reader:
             manifest = single(reader.manifest(parse_capability(capability)))
             for piece in reader.pieces(manifest, label_of(manifest)):
                 yield bytes(piece)
@@ -175,7 +175,7 @@ class Shelf:
     ) -> Path:  # fmt: skip
         """Writes a file or folder to a path, or into a folder under its own name; whole and checked, or not at all."""
         self._have(capability)
-        with self._reader() as reader:
+        with self.reader() as reader:
             manifest = reader.manifest(parse_capability(capability))
             if isinstance(manifest, TreeManifest):
                 target = saving.folder_of(path, manifest.name)
@@ -208,12 +208,12 @@ class Shelf:
 
     def addresses(self, capability: str) -> list[bytes]:
         """The shards of a file, its manifest's first shard the last. Raises `PayloadUnavailable` where its manifest isn't here."""
-        with self._reader() as reader:
+        with self.reader() as reader:
             return list(reader.addresses(parse_capability(capability)))
 
     def shard(self, address: bytes) -> bytes:
         """A sealed shard for another device, its address checked. Raises `PayloadUnavailable` and `InputChanged`."""
-        with self._reader() as reader:
+        with self.reader() as reader:
             return reader.sealed(address)
 
     def supply(self) -> Supply:
@@ -272,7 +272,7 @@ class Shelf:
 
     def check(self, held: Held, on_bytes: Callable[[int], object] = lambda size: None) -> Damage | None:
         """Reads all that lies here of a file, and says what is wrong with it; `on_bytes` is told the bytes read."""
-        with self._reader() as reader:
+        with self.reader() as reader:
             return inventory.check(self._catalogue, self._store, reader, held, on_bytes)
 
     def drop_rotten(self, capability: str) -> None:
@@ -319,7 +319,7 @@ class Shelf:
 
     def _manifest(self, capability: str) -> FileManifest | FolderManifest | TreeManifest:
         root = parse_capability(capability)
-        with self._reader() as reader:
+        with self.reader() as reader:
             try:
                 return reader.manifest(root)
             except PayloadUnavailable:
@@ -337,7 +337,8 @@ class Shelf:
             if not holdings.is_known(self._catalogue, parse_capability(capability)):
                 raise  # else reading it tells what became of it here
 
-    def _reader(self) -> Reader:
+    def reader(self) -> Reader:
+        """What one thread reads chunks and manifests by. A context."""
         return Reader(self._store, self._catalogue, self._space_key)
 
 

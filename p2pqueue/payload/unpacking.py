@@ -34,7 +34,7 @@ class Unpacking:
         self._skipped = len(os.path.join(base, ""))
         self._turn = threading.Lock()  # several threads among small files wait for one another longer than they write
         base.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        names = _Names(base, layout)
+        names = _Names(base, layout, folding=folds(base))
         self._paths = [names.local(path) for path in layout.paths]
         for folder in names.folders():
             os.makedirs(folder, exist_ok=True)
@@ -59,10 +59,16 @@ class Unpacking:
                     os.close(descriptor)
 
 
+def local_paths(base: Path, layout: Layout, *, folding: bool) -> list[str]:
+    """Where the files of a layout are when they were written below a folder of a disk that folds names, or doesn't."""
+    names = _Names(base, layout, folding=folding)
+    return [names.local(path) for path in layout.paths]
+
+
 class _Names:
     """Which path here each path of a layout becomes."""
 
-    def __init__(self, base: Path, layout: Layout) -> None:
+    def __init__(self, base: Path, layout: Layout, *, folding: bool) -> None:
         below: dict[str, dict[str, None]] = {"": {}}
         for path in layout.paths:
             _note(below, path)
@@ -71,7 +77,6 @@ class _Names:
             below.setdefault(path, {})
         self._folders = {"": str(base)}
         self._odd: dict[str, str] = {}  # names here of files whose names are others there
-        folding = folds(base)
         for path in sorted(below, key=lambda each: each.count("/") + bool(each)):  # those above come first
             self._map(path, list(below[path]), below, folding)
 

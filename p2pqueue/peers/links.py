@@ -36,7 +36,7 @@ from p2pqueue.peers.shards.retiring import Retiring
 from p2pqueue.peers.shards.serving import ShardRoutes
 from p2pqueue.peers.shards.sources import Sources
 from p2pqueue.peers.shards.uploading import Uploader
-from p2pqueue.peers.shards.whereabouts import holders
+from p2pqueue.peers.shards.whereabouts import called, holders
 from p2pqueue.peers.signals import Signal, Signals
 from p2pqueue.peers.twin import Twin
 from p2pqueue.settings import Settings
@@ -85,7 +85,7 @@ class Links:
         self.sources = Sources(
             shelf.shard, frozenset(settings.lanes), self._origins, is_metered=is_metered, limits=parts.limits
         )  # fmt: skip
-        self.fetcher = Fetcher(shelf, self.sources.now, limits=parts.limits, holders=self._holders)
+        self.fetcher = Fetcher(shelf, self.sources.now, limits=parts.limits, holders=self._holders, called=self._called)
         self.routes = ShardRoutes(shelf, lambda request: self.mesh.bearer(request), self.fetcher.limits, is_metered=is_metered)
         self.origin: AnyOrigin | None = None
         self.uploader: Uploader | None = None
@@ -249,6 +249,9 @@ class Links:
     async def _holders(self, capability: str) -> Sequence[tuple[str, str]]:
         here = self._parts.identity.device_id
         return await self._parts.store.read(lambda connection: holders(connection, capability, here=here))
+
+    def _called(self, source: str) -> str:
+        return called(self._parts.members.known(), source)
 
     def _forbids_upload(self) -> str | None:
         if not self.mesh.is_online:

@@ -10,12 +10,14 @@ import asyncio
 import importlib
 import logging
 import math
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from p2pqueue.errors import ConfigError, P2PQueueError, PayloadUnavailable, WorldError
 from p2pqueue.identity import members as reading
+from p2pqueue.payload.capability import parse_capability
 from p2pqueue.peers import book as address_book
 from p2pqueue.peers import options
 from p2pqueue.peers.parts import Parts
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     from p2pqueue.workers.claiming.foretold import Told
 
 AGAIN_AFTER: Final = 30.0  # seconds until networking is tried again that could not begin
+BEGUN_WITHIN: Final = 20.0  # seconds that a fetch waits for networking to begin: its libraries are imported meanwhile
 SAVE_EVERY: Final = 60.0  # seconds between two looks whether addresses are to be kept
 
+_LOOK_EVERY: Final = 0.1  # seconds between two looks whether it has begun
 _SPACE_TABLES = frozenset({"devices", "standings", "space", "authors"})
 _log = logging.getLogger(__name__)
 
@@ -45,6 +49,7 @@ class Network:
         self._inviting = 0
         self._wake = asyncio.Event()
         self._settling = asyncio.Lock()
+        self._has_settled = False  # once, so that networking has begun if it should
         self._group: asyncio.TaskGroup | None = None
         self.trouble: str | None = None  # why networking could not begin
 
@@ -95,15 +100,34 @@ class Network:
 
     async def fetch(self, capability: str, on_progress: Callable[[int, int], None] | None = None) -> Fetched:
         """Brings a file here. Raises `PayloadUnavailable` and what `Fetcher.fetch` raises."""
-        if self._links is None:
-            raise PayloadUnavailable("the content is on another device, and this one is linked to none")
-        return await self._links.fetcher.fetch(capability, on_progress=on_progress)
+        return await (await self._begun()).fetcher.fetch(capability, on_progress=on_progress)
 
     async def describe(self, capability: str) -> FileManifest | FolderManifest | TreeManifest:
         """What the manifest of a file that is elsewhere tells. Raises as `fetch` does."""
-        if self._links is None:
-            raise PayloadUnavailable("the content is on another device, and this one is linked to none")
-        return await self._links.fetcher.describe(capability)
+        return await (await self._begun()).fetcher.describe(capability)
+
+    async def _begun(self) -> Links:
+        """The links, as soon as networking has begun, where it begins at all. Raises `PayloadUnavailable`."""
+        until = time.monotonic() + BEGUN_WITHIN
+        while True:
+            if self._links is not None and self._links.mesh.is_online:
+                return self._links
+            begins = not self._has_settled or self._settling.locked() or (self._parts.members.known() and self.trouble is None)
+            if not (begins and self._wanted_on) or time.monotonic() >= until:
+                break
+            await asyncio.sleep(_LOOK_EVERY)
+        if self.trouble is not None:
+            raise PayloadUnavailable(f"the content is on another device, and networking can't begin: {self.trouble}")
+        if not self._wanted_on:
+            raise PayloadUnavailable("the content is on another device, and this one is offline: `p2pqueue online` begins its networking")
+        raise PayloadUnavailable(
+            "the content is on another device, and this one knows of none and of no origin: `p2pqueue invite` lets one in, "
+            "`p2pqueue config set origin` names an origin"
+        )
+
+    def transfer(self, capability: str) -> Transfer | None:
+        """How the fetch of one file stands; None where it is not under way."""
+        return None if self._links is None else self._links.fetcher.transfers.of(parse_capability(capability).address)
 
     def transfers(self) -> tuple[Transfer, ...]:
         """The files that are on their way to this device."""
@@ -205,6 +229,7 @@ class Network:
                 await self._begin()
             elif self._links is not None and self._links.mesh.is_online and not wanted:
                 await self._links.end(stopping=False)
+        self._has_settled = True
 
     async def _begin(self) -> None:
         if self._links is None:

@@ -20,7 +20,7 @@ from p2pqueue.payload.fetching.plan import Key, Offer, Plan
 from p2pqueue.payload.fetching.source import Lane, ShardMissing, Source, SourceFailed
 from p2pqueue.payload.fetching.twins import Content, twins_of, verified_of
 from p2pqueue.payload.format import LARGEST_SHARD, TAG_SIZES
-from p2pqueue.payload.limit import Limit
+from p2pqueue.payload.limit import Limit, tells_of_pause
 from p2pqueue.payload.manifest import Chunk
 
 WAIT: Final = 1.0  # seconds that a thread waits for something to do before its lane is let go
@@ -65,6 +65,7 @@ class Desk:
         self._open: dict[tuple[int, Key], Asked] = {}
         self._buffers = Buffers(self.shard_size)
         self._ended = False
+        self.paused: set[str] = set()  # sources that gave a pause as their last answer
         self._lacking: set[str] = set()  # sources that said why they lost a chunk: that stays true when they bring others
 
     # -- for the driver ---------------------------------------------------------------------------------------
@@ -168,6 +169,7 @@ class Desk:
         name, lane = asked.source.name, asked.source.lane
         with self._lock:
             self.received[name, lane] += size
+            self.paused.discard(name)
             if name not in self._lacking:
                 self.reasons.pop(name, None)
             first, others = self.plan.came(asked.chunk, asked.key, size, time.monotonic())
@@ -195,6 +197,7 @@ class Desk:
             else:
                 _log.debug("%s failed: %s", key[0], error)
                 self.plan.failed(asked.chunk, key, now)
+            (self.paused.add if tells_of_pause(str(error)) else self.paused.discard)(key[0])
             words = str(error) or ("" if isinstance(error, ShardMissing) else "it did not answer in time")
             if words and not isinstance(error, BadShard):
                 self.reasons[key[0]] = words

@@ -23,7 +23,7 @@ from p2pqueue.payload.capability import Capability, parse_capability
 from p2pqueue.payload.expected import Claim
 from p2pqueue.payload.fetching.budget import Budget
 from p2pqueue.payload.fetching.folder_landing import FolderLanding
-from p2pqueue.payload.fetching.gathering import Manifests
+from p2pqueue.payload.fetching.gathering import NOBODY, Manifests
 from p2pqueue.payload.fetching.landing import Landing
 from p2pqueue.payload.fetching.source import Lane, Source
 from p2pqueue.payload.fetching.threaded import to_end, to_end_or_undo
@@ -68,17 +68,19 @@ class Fetcher:
 
     :param limits: what people set of transfers; by default nothing is limited.
     :param holders: tells the ids of the devices that should have the file of a capability, and what they are called.
+    :param called: what people call a source.
     """
 
     def __init__(
-        self, shelf: Shelf, sources: Callable[[], Sequence[Source]], *, limits: Limits | None = None, holders: Holders = nobody
-    ) -> None:
+        self, shelf: Shelf, sources: Callable[[], Sequence[Source]], *, limits: Limits | None = None, holders: Holders = nobody,
+        called: Callable[[str], str] = str,
+    ) -> None:  # fmt: skip
         self._shelf = shelf
         self.limits = Limits() if limits is None else limits
         self.transfers = Transfers()
         self._means = Means(
             sources, self.limits, Budget(IN_FLIGHT),
-            ThreadPoolExecutor(MOST_THREADS, "p2pqueue-lane"), ThreadPoolExecutor(CHECKING, "p2pqueue-check"), holders,
+            ThreadPoolExecutor(MOST_THREADS, "p2pqueue-lane"), ThreadPoolExecutor(CHECKING, "p2pqueue-check"), holders, called,
         )  # fmt: skip
         self._wanted: dict[bytes, _Wanted] = {}
 
@@ -112,7 +114,7 @@ class Fetcher:
     async def describe(self, capability: str) -> FileManifest | FolderManifest | TreeManifest:
         """What a manifest tells, of which nothing else is fetched and nothing kept. Raises as `fetch` does."""
         with self._shelf.batch() as batch:
-            manifest = await Manifests(self._means.sources, batch, Counter()).read(parse_capability(capability))
+            manifest = await Manifests(self._means.sources, batch, Counter(), called=self._means.called).read(parse_capability(capability))
             return manifest.head if isinstance(manifest, PartedManifest) else manifest
 
 
@@ -127,6 +129,7 @@ class _Fetch:
     peers_at: float  # when a peer delivered last, or the start
     root: Capability
     running: Running | None = None  # where it is a single file
+    manifests: Manifests | None = None
     waits_for: str = ""  # the name of what waits for room
     begun_at: float = field(default_factory=time.monotonic)
     turns: dict[bytes, asyncio.Lock] = field(default_factory=dict)  # by the address of each manifest
@@ -137,12 +140,17 @@ class _Fetch:
         if self.running is not None:
             return self.running.look()
         now, sources = time.monotonic(), self.means.sources()
-        asked = tuple([SourceShare(each.name, each.lane, self.received[each.name, each.lane], 0.0, "used") for each in sources])
+        called, received = self.means.called, self.received
+        asked = tuple(
+            [SourceShare(each.name, each.lane, received[each.name, each.lane], 0.0, "used", called(each.name)) for each in sources]
+        )
         why = None
         if self.waits_for:
             why = f"{safe_name(self.waits_for)} waits for room on this disk: other files are on their way, and take what is left"
         elif now - self.begun_at >= STANDS_AFTER:
-            why = "its manifest was asked for and has not come yet" if asked else "no device that is linked, and no origin, can be asked"
+            paused = self.manifests.paused if self.manifests is not None else ()
+            why = "its manifest was asked for and has not come yet" if asked else NOBODY
+            why = f"transfers are paused on {', '.join(map(called, paused))}" if paused else why
         return Transfer(self.root.text, "", 0, 0, 0.0, None, asked, why)
 
     async def bring(self, root: Capability, listeners: Sequence[Progress] = (), *, depth: int = 0) -> None:
@@ -155,7 +163,8 @@ class _Fetch:
 
     async def _bring(self, root: Capability, listeners: Sequence[Progress], depth: int) -> None:
         with self.shelf.batch() as batch:
-            manifests = Manifests(self.means.sources, batch, self.received, lambda: self.means.holders(root.text))
+            manifests = Manifests(self.means.sources, batch, self.received, lambda: self.means.holders(root.text), called=self.means.called)
+            self.manifests = manifests
             manifest = await manifests.read(root)
             if isinstance(manifest, FolderManifest):
                 await self._bring_all(manifest, depth + 1)

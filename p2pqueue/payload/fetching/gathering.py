@@ -21,14 +21,17 @@ from p2pqueue.payload.fetching.source import Lane, ShardMissing, Source, SourceF
 from p2pqueue.payload.fetching.threaded import to_end
 from p2pqueue.payload.format import TAG_SIZES
 from p2pqueue.payload.layout import Layout, gather
+from p2pqueue.payload.limit import tells_of_pause
 from p2pqueue.payload.manifest import Chunk, FileManifest, Manifest, PartedManifest, TreeManifest, decode
 from p2pqueue.payload.seal import Shard, address_of, open_into
 
 PAGES_AHEAD: Final = 8  # of a folder that are asked for at once
 SLOWEST: Final = 20.0  # seconds after which an answer is not waited for any more
 NEXT_AFTER: Final = 1.0  # seconds without an answer after which another source is asked as well
-PATIENCE: Final = 6.0  # seconds in which nobody has it before the fetch is given up
+PATIENCE: Final = 6.0  # seconds in which nobody has it, and nobody who is linked is paused, before the fetch is given up
 LOOK_EVERY: Final = 0.25  # seconds between two looks for sources that came or went
+NOBODY: Final = "no device is linked, and no origin is set; start the node of a device that has it, or set an origin"
+PAUSED: Final = "its transfers are paused there"
 _TOLD: Final = 3  # reasons that are told
 
 _log = logging.getLogger(__name__)
@@ -39,10 +42,11 @@ class Manifests:
 
     def __init__(
         self, sources: Callable[[], Sequence[Source]], batch: Batch, received: Counter[tuple[str, Lane]],
-        holders: Callable[[], Awaitable[Sequence[tuple[str, str]]]] | None = None,
+        holders: Callable[[], Awaitable[Sequence[tuple[str, str]]]] | None = None, *, called: Callable[[str], str] = str,
     ) -> None:  # fmt: skip
         self._sources = sources
         self._holders = holders
+        self._called = called
         self._batch = batch
         self._received = received
         self._refused: set[str] = set()  # names of those that sent something else
@@ -94,11 +98,20 @@ class Manifests:
                 plain = memoryview(bytearray(chunk.plain_size))
                 open_into(algorithm, chunk.key, shard.body, plain)
                 self._received[source.name, source.lane] += len(shard.body)
+                self._reasons.pop(source.name, None)
                 await to_end(self._batch.add, shard)
                 return bytes(plain)
+            if self.paused:
+                until = time.monotonic() + PATIENCE
             if time.monotonic() >= until:
                 raise await self._lacking(chunk)
             await asyncio.sleep(LOOK_EVERY)
+
+    @property
+    def paused(self) -> list[str]:
+        """The names of those who are there and said that their transfers are paused."""
+        told = [source.name for source in self._sources() if tells_of_pause(self._reasons.get(source.name, ""))]
+        return list(dict.fromkeys(told))
 
     async def _ask(self, sources: Sequence[Source], chunk: Chunk, size: int) -> tuple[Source, Shard] | None:
         """Asks one after the other, each as well as those before where they don't answer soon; what comes first counts."""
@@ -138,13 +151,14 @@ class Manifests:
         return None
 
     async def _lacking(self, chunk: Chunk) -> PayloadUnavailable:
+        _log.debug("shard %s of a manifest can't be had", chunk.address.hex())
         if any(self._reasons.values()):
-            return PayloadUnavailable(f"its manifest can't be had: {joined(self._reasons)} (shard {chunk.address.hex()})")
+            return PayloadUnavailable(f"its manifest can't be had: {joined(self._reasons, self._called)}")
         linked = {source.name for source in self._sources()}
         away = [label for name, label in (await self._holders() if self._holders is not None else ()) if name not in linked]
         if away:
-            return PayloadUnavailable(f"{only(away)} (shard {chunk.address.hex()})")
-        return PayloadUnavailable(f"no device that is linked has shard {chunk.address.hex()} of its manifest, and no origin has it")
+            return PayloadUnavailable(only(away))
+        return PayloadUnavailable("no device that is linked has it, and no origin" if linked else NOBODY)
 
 
 def manifest_shard(chunk: Chunk, shard: bytes) -> Shard:
@@ -154,9 +168,14 @@ def manifest_shard(chunk: Chunk, shard: bytes) -> Shard:
     return Shard(chunk.address, chunk.key, memoryview(shard))
 
 
-def joined(reasons: Mapping[str, str]) -> str:
-    """Some reasons as one text, each once."""
-    return "; ".join(sorted({words for words in reasons.values() if words})[:_TOLD])
+def joined(reasons: Mapping[str, str], called: Callable[[str], str]) -> str:
+    """Some reasons as one text, each once, and whose they are."""
+    told = set()
+    for name, words in reasons.items():
+        label = called(name)
+        if words:
+            told.add(words if words.startswith(label) else f"{label}: {PAUSED if tells_of_pause(words) else words}")
+    return "; ".join(sorted(told)[:_TOLD])
 
 
 def only(away: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ shards are checked and written in a thread.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -18,7 +19,7 @@ from typing import Any, Final
 from p2pqueue.errors import BadShard, DiskFull, P2PQueueError, PayloadUnavailable
 from p2pqueue.payload.fetching.budget import Budget
 from p2pqueue.payload.fetching.desk import Asked, Desk, Place, Shift
-from p2pqueue.payload.fetching.gathering import joined, only
+from p2pqueue.payload.fetching.gathering import NOBODY, joined, only
 from p2pqueue.payload.fetching.source import Lane, ShardMissing, Source, SourceFailed
 from p2pqueue.payload.fetching.speed import Speed
 from p2pqueue.payload.fetching.transfers import SourceShare, Transfer
@@ -33,6 +34,9 @@ TOUCH_EVERY: Final = 30.0  # seconds
 CHECK_EVERY: Final = 2.0  # seconds between two looks whether the disk may take more
 STANDS_AFTER: Final = 2.0  # seconds without a byte after which a transfer is said to stand still
 
+_SHOWN: Final = 12  # digits of the hash of a shard, by which the debug log has it
+_log = logging.getLogger(__name__)
+
 Progress = Callable[[int, int], None]
 Holders = Callable[[str], Awaitable[Sequence[tuple[str, str]]]]
 
@@ -44,7 +48,7 @@ async def nobody(root: str) -> Sequence[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Means:
-    """What all transfers of a node share. `holders` tells who should have a file, by id and name."""
+    """What all transfers of a node share. `holders` tells who should have a file, by id and name, `called` what a source is called."""
 
     sources: Callable[[], Sequence[Source]]
     limits: Limits
@@ -52,6 +56,7 @@ class Means:
     threads: Executor  # of lanes
     checking: Executor  # of what comes over lanes that have none
     holders: Holders = nobody
+    called: Callable[[str], str] = str
 
 
 @dataclass
@@ -154,9 +159,14 @@ class Running:
 
     @property
     def _is_held(self) -> bool:
-        """Says whether a person has stopped it: then it waits, however long."""
+        """Says whether a person has stopped it, here or where it comes from: then it waits, however long."""
         limits = self.means.limits
-        return limits.all_paused or any(name in limits.paused for name in self._forbidden)
+        return limits.all_paused or any(name in limits.paused for name in self._forbidden) or bool(self._paused)
+
+    @property
+    def _paused(self) -> list[str]:
+        """The names of those who are there and are paused."""
+        return list(dict.fromkeys(source.name for source in self._present if source.name in self.desk.paused))
 
     def _put_to_work(self, group: asyncio.TaskGroup, source: Source) -> None:
         key = (source.name, source.lane)
@@ -245,9 +255,11 @@ class Running:
         """How it stands."""
         now, desk = time.monotonic(), self.desk
         rate = self.speed.at(now, desk.verified)
-        eta = (self.size - desk.verified) / rate if rate > 0 else None
         why = self._why() if self.speed.still_for(now) >= STANDS_AFTER or self._is_held else None
-        return Transfer(self.root, self.name, self.size, desk.verified, rate, eta, self._shares(now), why)
+        rate = rate if why is None else 0.0
+        eta = (self.size - desk.verified) / rate if rate > 0 else None
+        content: bytes = getattr(self.content, "content", b"")  # a folder has none
+        return Transfer(self.root, self.name, self.size, desk.verified, rate, eta, self._shares(now), why, content=content.hex())
 
     def _shares(self, now: float) -> tuple[SourceShare, ...]:
         keys = dict.fromkeys([*((each.name, each.lane) for each in self._present), *self.desk.received])
@@ -255,7 +267,7 @@ class Running:
         for key in keys:
             size = self.desk.received[key]
             speed = self._speeds.setdefault(key, Speed(0, now))
-            shares.append(SourceShare(*key, size, speed.at(now, size), self.desk.state(*key)))
+            shares.append(SourceShare(*key, size, speed.at(now, size), self.desk.state(*key), self.means.called(key[0])))
         return tuple(shares)
 
     def _why(self) -> str:
@@ -263,9 +275,11 @@ class Running:
             return "all transfers are paused"
         if self._forbidden and not self._present:
             return "; ".join(sorted(set(self._forbidden.values())))
+        if self._paused:
+            return f"transfers are paused on {', '.join(map(self.means.called, self._paused))}"
         if not self.desk.is_hopeless():
             if self.desk.reasons:
-                return joined(self.desk.reasons)
+                return joined(self.desk.reasons, self.means.called)
             return "a device has it, and nothing comes from there just now"
         return self._lacking()
 
@@ -273,16 +287,19 @@ class Running:
         chunks = self.desk.plan.chunks
         shard = self.content.chunk(chunks.first_undone).address.hex()
         more = f" and {chunks.undone - 1} more" if chunks.undone > 1 else ""
+        _log.debug("shard %s%s can't be had", shard, more)
         name = safe_name(self.name)
         if self._forbidden and not self._present:
-            return f"{name} is not fetched: {joined(self._forbidden)}"
+            return f"{name} is not fetched: {joined(self._forbidden, self.means.called)}"
         if self.desk.reasons:
-            return f"{name} can't be had: {joined(self.desk.reasons)} (shard {shard}{more})"
+            return f"{name} can't be had: {joined(self.desk.reasons, self.means.called)}"
         linked = {source.name for source in self._present}
         away = [label for device, label in self._holders or () if device not in linked]
         if away:
-            return f"{name} is not all here: {only(away)} (shard {shard}{more})"
-        return f"no device that is linked has all of {name}, and no origin has the rest: shard {shard}{more}"
+            return f"{name} is not all here: {only(away)}"
+        if not linked:
+            return f"{name} is not all here: {NOBODY}"
+        return f"no device that is linked has all of {name}, and no origin has the rest (shard {shard[:_SHOWN]}{more})"
 
     def _tell(self) -> None:
         if self.desk.verified != self._told and self.desk.verified:

@@ -28,6 +28,7 @@ class SourceShare:
     bytes: int  # of shards that came from it and were right
     rate: float  # bytes/s now, smoothed
     state: str  # "used", "idle" (another lane of its device is used, or it has nothing), "resting" (it failed), "out" (it lied)
+    label: str = ""  # what people call it
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,14 @@ class Transfer:
     eta: float | None  # seconds until it is whole at that rate; None while nothing comes
     sources: tuple[SourceShare, ...]
     why: str | None  # in one sentence, why it stands still; None while it moves
+    failed: bool = False  # it has ended for that reason
+    content: str = ""  # the hash of its content, where it is a single file
 
     def plain(self) -> dict[str, Any]:
         """The same as values that go over the local socket."""
-        sources = [[each.name, each.lane, each.bytes, each.rate, each.state] for each in self.sources]
+        sources = [[each.name, each.lane, each.bytes, each.rate, each.state, each.label] for each in self.sources]
         told = {"root": self.root, "name": self.name, "size": self.size, "verified": self.verified, "rate": self.rate}
-        return {**told, "eta": self.eta, "sources": sources, "why": self.why}
+        return {**told, "eta": self.eta, "sources": sources, "why": self.why, "failed": self.failed, "content": self.content}
 
 
 def transfer_of(told: dict[str, Any]) -> Transfer:
@@ -103,7 +106,7 @@ class Transfers:
         try:
             yield
         except P2PQueueError as error:
-            self._ended[root] = (time.monotonic(), replace(look(), rate=0.0, eta=None, why=str(error)))
+            self._ended[root] = (time.monotonic(), replace(look(), rate=0.0, eta=None, why=str(error), failed=True))
             raise
         finally:
             del self._looks[root]

@@ -116,7 +116,7 @@ def test_a_name_that_somebody_else_chose_replaces_nothing(p2p: CommandLine, fold
     (tmp_path / "here" / "run.sh").write_text("mine")
     assert "is there already" in p2p("get", manifest, "-o", str(tmp_path / "here"), check=1).err
     assert (tmp_path / "here" / "run.sh").read_text() == "mine"
-    p2p("get", manifest, "-o", str(tmp_path / "here" / "run.sh"))
+    p2p("get", manifest, "-o", str(tmp_path / "here" / "run.sh"), "--force")
     assert (tmp_path / "here" / "run.sh").read_text() == "#!/bin/sh\n"
 
 
@@ -210,8 +210,11 @@ def test_a_transfer_that_stands_still_is_listed_with_its_reason(two: Two, tmp_pa
     assert getting.wait(30) == 1
     (told,) = laptop("files", "--json").json["transfers"]
     assert (told["root"], told["eta"]) == (manifest, None)
-    assert "shard" in told["why"]
-    assert "stands still" in laptop("files").out
+    assert (told["failed"], told["rate"], {each["label"] for each in told["sources"]}) == (True, 0.0, {"box"})
+    assert "no device that is linked has all of large.bin" in told["why"]
+    shown = laptop("files").out
+    assert "failed: no device" in shown
+    assert "stands still" not in shown
     watching.terminate()
     watching.communicate()
 
