@@ -125,6 +125,9 @@ class Uploader:
                 for _ in range(self._origin.parallel):
                     group.create_task(work())
         except ExceptionGroup as failures:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # the group tells the failures alone where a cancellation came beside them
+                raise asyncio.CancelledError from None
             raise failures.exceptions[0] from None
 
     async def _put(self, address: bytes, read: Callable[[bytes], bytes | memoryview]) -> None:
