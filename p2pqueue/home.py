@@ -69,6 +69,11 @@ class Home(NamedTuple):
         return self.path / "shards"
 
     @property
+    def landings_dir(self) -> Path:
+        """What is being fetched, and was in part."""
+        return self.path / "landings"
+
+    @property
     def work_dir(self) -> Path:
         """Working folders of running attempts."""
         return self.path / "work"

@@ -9,6 +9,7 @@ import click
 
 from p2pqueue.cli import output, quantities
 from p2pqueue.cli.invocation import Invocation
+from p2pqueue.cli.opening import node_pid
 from p2pqueue.cli.output import plain
 
 _SOURCE = ("name", "lane", "bytes", "rate", "state", "label")
@@ -55,6 +56,20 @@ def _line(transfer: Mapping[str, Any], *, bar: int, with_bytes: bool, longest: i
         amount = f" ({quantities.bytes_text(each['bytes'])})" if with_bytes and each["bytes"] else ""
         parts.append(f"from {plain(each['label'] or each['name'][:8])} by {each['lane']}{amount}")
     return "  ".join(parts)
+
+
+def transfers(invocation: Invocation) -> list[dict[str, Any]]:
+    """Those of the running node, if one runs."""
+    from p2pqueue.errors import P2PQueueError
+    from p2pqueue.replica.door.doorbell import DoorbellClient
+
+    if node_pid(invocation.home) is None:
+        return []
+    try:
+        told = DoorbellClient(invocation.home.socket_path).request("transfers")
+    except P2PQueueError:
+        return []
+    return [document_of(each) for each in told.get("transfers", ())]
 
 
 def follow(invocation: Invocation) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from p2pqueue.cli import carrying, interrupted
 from p2pqueue.cli.held import Known, why_kept
 from p2pqueue.cli.invocation import Invocation
 from p2pqueue.cli.opening import writing
 
 if TYPE_CHECKING:
+    from p2pqueue.payload.fetching.halves import Half
+    from p2pqueue.payload.inventory import Held
     from p2pqueue.payload.shelf import Shelf
 
 _TOGETHER = "it was shared, or is named by a job, together with others; evict those as a whole"
@@ -24,8 +27,23 @@ class Eviction:
         self._force = force
         self.freed = 0  # bytes
         self.left = sum(each.held.takes for each in known)  # bytes in the home
-        self.evicted: list[Known] = []
-        self.kept: list[tuple[Known, str]] = []  # and why
+        self.evicted: list[Held | Half] = []
+        self.kept: list[tuple[Held | Half, str]] = []  # and why
+
+    def evict_half(self, text: str) -> bool:
+        """Removes what was fetched in part, where a manifest or name means such a one alone; says whether it does."""
+        from p2pqueue.payload.fetching.landing import remove_landing
+
+        found = interrupted.named(self._invocation, text)
+        if len(found) != 1 or any(text.strip() in (each.held.name, each.held.capability) for each in self._known.values()):
+            return False
+        (half,) = found
+        if half.capability in {each["root"] for each in carrying.transfers(self._invocation) if not each["failed"]}:
+            self.kept.append((half, "it is being fetched"))
+        else:
+            self.freed += remove_landing(half.folder)
+            self.evicted.append(half)
+        return True
 
     def evict(self, chosen: list[Known]) -> None:
         """Removes these, or notes why not."""
@@ -35,9 +53,9 @@ class Eviction:
             if why is None:
                 for one in (each, *members):
                     self._remove(one)
-                self.evicted.append(each)
+                self.evicted.append(each.held)
             else:
-                self.kept.append((each, why))
+                self.kept.append((each.held, why))
 
     def evict_down_to(self, size: int) -> None:
         """Removes the oldest until no more than that is left in the home."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from p2pqueue.cli import carrying, edge, quantities
+from p2pqueue.cli import carrying, edge, interrupted, output, quantities
 from p2pqueue.cli.commands.evicting import Eviction
 from p2pqueue.cli.group import Group
 from p2pqueue.cli.held import document_of, find_file, known_files, table_of
 from p2pqueue.cli.invocation import Invocation, pass_invocation
 from p2pqueue.cli.meter import Meter
-from p2pqueue.cli.opening import check_initialised, node_pid, open_shelf, writing
+from p2pqueue.cli.opening import check_initialised, open_shelf, writing
 from p2pqueue.cli.output import plain
 
 if TYPE_CHECKING:
@@ -47,15 +47,26 @@ def files_command(context: click.Context, watch: bool) -> None:
         return
     with closing(open_shelf(invocation.home, fetches=False)) as shelf:
         known, usage = known_files(invocation, shelf), shelf.usage()
-    transfers = _transfers(invocation)
+    transfers = carrying.transfers(invocation)
+    half = interrupted.found(invocation, transfers)
     took = {"stored": usage.stored, "quota": usage.quota, "plain": usage.outputs, "referenced": usage.referenced}
-    document = {"schema": 1, "files": [document_of(each) for each in known], "transfers": transfers, "usage": took}
-    invocation.result(document, lambda: [*table_of(known), *map(carrying.line_of, transfers)])
+    took["interrupted"] = sum(each.takes for each in half)
+    document = {"schema": 1, "files": [document_of(each) for each in known], "transfers": transfers}
+    document |= {"interrupted": [interrupted.document_of(each) for each in half], "usage": took}
+    told = {each["root"] for each in transfers}  # those that have failed are told as such
+
+    def lines() -> list[str]:
+        width = output.terminal_width()
+        under_way = [carrying.line_of(each, width) for each in transfers]
+        return [*table_of(known), *under_way, *(interrupted.line_of(each) for each in half if each.capability not in told)]
+
+    invocation.result(document, lines)
     if not invocation.json:
         room = f"{quantities.bytes_text(usage.stored)} of {quantities.bytes_text(usage.quota)} sealed in the home"
         plain_part = f", {quantities.bytes_text(usage.outputs)} plain in it" if usage.outputs else ""
         where = f", {quantities.bytes_text(usage.referenced)} served from where they lie" if usage.referenced else ""
-        invocation.say(f"{room}{plain_part}{where}")
+        half_part = f", {quantities.bytes_text(took['interrupted'])} half fetched" if took["interrupted"] else ""
+        invocation.say(f"{room}{plain_part}{half_part}{where}")
 
 
 @files_command.command(
@@ -121,7 +132,8 @@ def verify_command(invocation: Invocation, files: tuple[str, ...], refetch: bool
     help="""Make room: remove files of this device, or the oldest ones down to a size. Other devices keep theirs.
 
     What is pinned stays. What was made or shared here, and lies nowhere else that is known of, stays unless --force says
-    otherwise; so does what a job needs that has not ended. Originals outside the home are never touched.
+    otherwise; so does what a job needs that has not ended. Originals outside the home are never touched. What was fetched
+    in part and interrupted goes when it is named.
     """,
     examples="""
     p2pqueue files evict drawings
@@ -141,31 +153,19 @@ def evict_command(invocation: Invocation, files: tuple[str, ...], to: int | None
         known = known_files(invocation, shelf)
         eviction = Eviction(invocation, shelf, known, force)
         if to is None:
-            eviction.evict([find_file(known, text) for text in files])
+            left = [text for text in files if not eviction.evict_half(text)]
+            eviction.evict([find_file(known, text) for text in left])
         else:
             eviction.evict_down_to(to)
     evicted, kept = eviction.evicted, eviction.kept
-    document = {"schema": 1, "freed": eviction.freed, "evicted": [each.held.capability for each in evicted]}
-    document["kept"] = [{"manifest": each.held.capability, "name": each.held.name, "why": why} for each, why in kept]
+    document = {"schema": 1, "freed": eviction.freed, "evicted": [each.capability for each in evicted]}
+    document["kept"] = [{"manifest": each.capability, "name": each.name, "why": why} for each, why in kept]
     counted = quantities.counted(len(evicted), "file")
     invocation.result(document, lambda: [f"freed {quantities.bytes_text(eviction.freed)}: {counted} evicted"])
     failed = bool(kept) if to is None else eviction.left > to
     for each, why in kept if failed else ():
-        invocation.warn(f"{plain(each.held.name) or 'several files'} stays: {plain(why)}")
+        invocation.warn(f"{plain(each.name) or 'several files'} stays: {plain(why)}")
     return edge.ERROR if failed else edge.DONE
-
-
-def _transfers(invocation: Invocation) -> list[dict[str, Any]]:
-    from p2pqueue.errors import P2PQueueError
-    from p2pqueue.replica.door.doorbell import DoorbellClient
-
-    if node_pid(invocation.home) is None:
-        return []
-    try:
-        told = DoorbellClient(invocation.home.socket_path).request("transfers")
-    except P2PQueueError:
-        return []
-    return [carrying.document_of(each) for each in told.get("transfers", ())]
 
 
 def _set_pins(invocation: Invocation, files: tuple[str, ...], *, pinned: bool) -> None:

@@ -20,7 +20,7 @@ import msgpack
 
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability
-from p2pqueue.payload.fetching.landing import HAVE, TREE, folder_of, remove_landing
+from p2pqueue.payload.fetching.landing import HAVE, TREE, folder_of, note, remove_landing
 from p2pqueue.payload.fetching.opening import Opener
 from p2pqueue.payload.fetching.record import Record
 from p2pqueue.payload.folders import enter_folder_at
@@ -58,6 +58,7 @@ class FolderLanding:
         try:
             make_private_dir(landings)
             make_private_dir(self._folder)
+            note(self._folder, root, layout.name, layout.size, "folder")
             if not self._tree.is_dir():  # what the record says was written elsewhere
                 (self._folder / HAVE).unlink(missing_ok=True)
             self._unpacking = Unpacking(self._tree, layout)

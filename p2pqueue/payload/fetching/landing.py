@@ -9,6 +9,7 @@ is read from there, and served to others from there.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -33,6 +34,7 @@ from p2pqueue.private import FILE_MODE, in_words, make_private_dir, sync_dir
 PART: Final = "part"  # its content so far
 TREE: Final = "tree"  # what there is of a folder
 HAVE: Final = "have"  # the record of what is there
+WHAT: Final = "what"  # its capability, name, size and kind
 KEPT_FOR: Final = 7 * 86_400.0  # seconds without a fetch after which a half-done file is removed
 IDLE_AFTER: Final = 300.0  # seconds without a fetch after which one may be removed because its room is needed
 
@@ -57,6 +59,7 @@ class Landing:
         try:
             make_private_dir(landings)
             make_private_dir(self._folder)
+            note(self._folder, root, manifest.name, manifest.size, "file")
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
             self._descriptor = os.open(self._folder / PART, flags, FILE_MODE)
         except OSError as error:
@@ -224,6 +227,14 @@ def allocated_below(folder: Path) -> int:
     return size
 
 
+def note(folder: Path, root: Capability, name: str, size: int, kind: str) -> None:
+    """Writes down what there is a part of, for whoever lists it."""
+    told = json.dumps({"capability": root.text, "name": name, "size": size, "kind": kind}).encode()
+    descriptor = os.open(folder / WHAT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), FILE_MODE)
+    with open(descriptor, "wb") as file:
+        file.write(told)
+
+
 def folder_of(landings: Path, root: Capability) -> Path:
     """Where what there is of a file or folder lies."""
     return landings / root.address.hex()
@@ -233,7 +244,7 @@ def remove_landing(folder: Path) -> int:
     """Removes what there is of a file or folder; tells the bytes freed."""
     freed = allocated_below(folder / TREE)
     shutil.rmtree(folder / TREE, ignore_errors=True)
-    for name in (PART, HAVE):
+    for name in (PART, HAVE, WHAT):
         try:
             found = (folder / name).stat()
             (folder / name).unlink()

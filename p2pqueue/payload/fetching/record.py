@@ -94,6 +94,21 @@ class Record:
             os.write(self._descriptor, data)
 
 
+def share_of(path: Path) -> float:
+    """Which share of the chunks the record in a file says are there; of none that can't be read."""
+    try:
+        whole = path.read_bytes()
+    except OSError:
+        return 0.0
+    if len(whole) < _HEAD.size:
+        return 0.0
+    _, count, _, boot = _HEAD.unpack_from(whole)
+    bits = whole[_HEAD.size :]
+    size = -(-count // 8)
+    share: float = int.from_bytes(bits[size:] if boot == _boot() else bits[:size], "little").bit_count() / max(1, count)
+    return share
+
+
 def _boot() -> bytes:
     """What tells this start of the machine from others."""
     try:

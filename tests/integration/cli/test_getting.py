@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cli.conftest import CommandLine
-from tests.integration.cli.test_sharing import MIB, Two, folder, two
+from tests.integration.cli.test_pairing_by_node import wait_until
+from tests.integration.cli.test_sharing import MIB, Two, folder, two, verified
 
 __all__ = ["folder", "two"]
 
@@ -62,3 +64,28 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_fetched(tw
     (tmp_path / "taken.bin").write_bytes(b"mine")
     assert "is there already" in laptop("get", manifest, "-o", str(tmp_path / "taken.bin"), check=1).err
     assert laptop("files", "--json").json["files"] == [], "nothing was fetched for it"
+
+
+def test_what_was_interrupted_is_listed_counted_and_can_be_removed(two: Two, tmp_path: Path) -> None:
+    box, laptop = two
+    source = tmp_path / "large.bin"
+    source.write_bytes(os.urandom(12 * MIB))
+    laptop("limit", "2MB")
+    manifest = box("share", str(source)).out.strip()
+    getting = laptop.start("get", manifest, "-o", str(tmp_path / "out.bin"))
+    wait_until(lambda: verified(laptop) > MIB)
+    assert "it is being fetched" in laptop("files", "evict", "large.bin", check=1).err
+    getting.send_signal(signal.SIGINT)
+    assert "interrupted; run it again and it goes on" in getting.communicate(timeout=30)[1]
+    assert getting.returncode == 130
+    wait_until(lambda: not laptop("files", "--json").json["transfers"])
+    told = laptop("files", "--json").json
+    (half,) = told["interrupted"]
+    assert (half["manifest"], half["name"], half["size"], half["kind"]) == (manifest, "large.bin", 12 * MIB, "file")
+    assert MIB < half["verified"] < 12 * MIB
+    assert told["usage"]["interrupted"] >= half["verified"]
+    shown = laptop("files")
+    assert "of 12.6 MB  interrupted; get it again" in shown.out
+    assert "half fetched" in shown.err
+    assert laptop("files", "evict", "large.bin", "--json").json["freed"] > MIB
+    assert laptop("files", "--json").json["interrupted"] == []
