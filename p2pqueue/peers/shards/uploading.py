@@ -113,22 +113,25 @@ class Uploader:
 
     async def _put_all(self, addresses: list[bytes]) -> None:
         left = iter(addresses)
+        # Kept from the group: it would tell them alone where a cancellation comes beside them, and that would be lost.
+        failures: list[SourceFailed | P2PQueueError] = []
 
         async def work() -> None:
             with self._shelf.supply() as supply:
                 reading = _Reading(supply)
                 for address in left:
-                    await self._put(address, reading.shard)
+                    if failures:
+                        return
+                    try:
+                        await self._put(address, reading.shard)
+                    except (SourceFailed, P2PQueueError) as error:
+                        failures.append(error)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._origin.parallel):
-                    group.create_task(work())
-        except ExceptionGroup as failures:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # the group tells the failures alone where a cancellation came beside them
-                raise asyncio.CancelledError from None
-            raise failures.exceptions[0] from None
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._origin.parallel):
+                group.create_task(work())
+        if failures:
+            raise failures[0]
 
     async def _put(self, address: bytes, read: Callable[[bytes], bytes | memoryview]) -> None:
         if (why := self._forbids()) is not None:
