@@ -22,7 +22,11 @@ Kind = Literal["text", "count", "duration", "size", "switch", "list"]
 
 _DAY = 86_400.0  # seconds
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY, "w": 7 * _DAY}  # seconds
-_SIZE_UNITS = {"": 1, "b": 1} | {f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)} | {f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)}
+_SIZE_UNITS = (
+    {"": 1, "b": 1}
+    | {f"{p}{b}": 1000**n for n, p in enumerate("kmgt", 1) for b in ("", "b")}
+    | {f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)}
+)
 _SHOWN_DURATIONS = {unit: _DURATION_UNITS[unit] for unit in "dhms"}  # the largest first
 _SHOWN_SIZES = {unit: _SIZE_UNITS[unit.lower()] for unit in ("TiB", "GiB", "MiB", "KiB", "GB", "MB")}
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -165,7 +169,7 @@ def parse_size(raw: object) -> int:
         return raw
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", raw.strip().lower()) if isinstance(raw, str) else None
     if match is None or match[2] not in _SIZE_UNITS:
-        raise ValueError("is no size; write bytes, or a number with a unit such as KB, MiB or GiB")
+        raise ValueError("is no size; write bytes, or a number with a unit, such as 500k, 2MB or 1.5GiB")
     return int(_finite(float(match[1]) * _SIZE_UNITS[match[2]])) if "." in match[1] else int(match[1]) * _SIZE_UNITS[match[2]]
 
 

@@ -118,7 +118,7 @@ def verify_command(invocation: Invocation, files: tuple[str, ...], refetch: bool
     left = sum(not each["mended"] for each in documents)
 
     def lines() -> list[str]:
-        words = [f"{plain(each['name'])}: {plain(each['why'])}{'; mended' if each['mended'] else ''}" for each in documents]
+        words = [f"{plain(each['name'])}: {plain(each['why'])}{_mended_words(each)}" for each in documents]
         return [*words, f"{quantities.counted(len(chosen), 'file')} checked, {len(documents)} damaged"]
 
     invocation.result({"schema": 1, "checked": len(chosen), "damaged": documents}, lines)
@@ -201,12 +201,20 @@ def _check(invocation: Invocation, shelf: Shelf, chosen: list[Held]) -> list[Dam
     return damaged
 
 
+def _mended_words(each: dict[str, Any]) -> str:
+    """What was mended: what is the user's own is left as it is."""
+    if not each["mended"]:
+        return ""
+    return f"; a sound copy is in the home, {plain(each['left'])} was left as it was" if each["left"] else "; mended"
+
+
 def _mend(invocation: Invocation, shelf: Shelf, damage: Damage, refetch: bool) -> dict[str, Any]:
     from p2pqueue.errors import P2PQueueError
     from p2pqueue.jobs.bringing import bring
 
     held = damage.held
     document = {"manifest": held.capability, "name": held.name, "where": held.where, "why": damage.why, "mended": False}
+    document["left"] = held.where if held.where is not None and not held.is_own else None
     if damage.is_rotten:
         shelf.drop_rotten(held.capability)
     document["mended"] = shelf.holds(held.capability)  # a sealed copy was damaged, and the original is as it was

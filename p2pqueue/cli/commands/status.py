@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -40,7 +41,7 @@ def status_command(invocation: Invocation) -> None:
         digest = _digest(connection) if invocation.json else ""
     document = {
         **home_document(home, load(home)),
-        "settings": {"trouble": _settings_trouble(home)},
+        "settings": _settings(home),
         "node": _node(home),
         "limits": kept,
         "counts": counts,
@@ -63,24 +64,25 @@ def _status_lines(document: dict[str, Any]) -> list[str]:
             *([("Settings", f"{plain(trouble)}; no node starts with it")] if trouble else []),
             ("Node", _node_words(node)),
             *_network_facts(node.get("network")),
-            *_limit_facts((node.get("network") or {}).get("limits") or document["limits"]),
+            *_limit_facts((node.get("network") or {}).get("limits") or document["limits"], document["settings"]["metered"]),
             ("Jobs", counts),
             ("Disk", f"{quantities.bytes_text(disk['used'])} used, {quantities.bytes_text(disk['free'])} free"),
         ]
     )
 
 
-def _settings_trouble(home: Home) -> str | None:
-    """Why no node could start with the settings as they stand; None where they can hold."""
+def _settings(home: Home) -> dict[str, Any]:
+    """Why no node could start with the settings as they stand, None where they can hold, and which interfaces are metered."""
     from p2pqueue.config import load_settings
     from p2pqueue.errors import P2PQueueError
     from p2pqueue.peers import options
 
     try:
-        options.check(load_settings(home))
+        settings = load_settings(home)
+        options.check(settings)
     except P2PQueueError as error:
-        return str(error)
-    return None
+        return {"trouble": str(error), "metered": []}
+    return {"trouble": None, "metered": list(settings.metered)}
 
 
 def _node(home: Home) -> dict[str, Any]:
@@ -118,6 +120,7 @@ def _network_facts(network: dict[str, Any] | None) -> list[tuple[str, str]]:
         slower = f"; slower, as {peer['why']}" if peer.get("why") else ""
         rtt = f", {peer['rtt'] * 1000:.1f} ms" if isinstance(peer.get("rtt"), float) else ""
         facts.append(("Peer", plain(f"{peer['label'] or peer['device'][:8]} by {peer['path']}{rtt}{slower}")))
+    facts += _origin_facts(network)
     parts = [(network.get(part) or {}).get("trouble") for part in ("discovery", "uploads", "mailbox")]
     troubles = [network.get("trouble"), *parts, *(each["why"] for each in network["refused"])]
     facts += [("Trouble", plain(str(trouble))) for trouble in dict.fromkeys(troubles) if trouble]
@@ -129,7 +132,21 @@ def _network_facts(network: dict[str, Any] | None) -> list[tuple[str, str]]:
     return facts
 
 
-def _limit_facts(limits: dict[str, Any]) -> list[tuple[str, str]]:
+def _origin_facts(network: dict[str, Any]) -> list[tuple[str, str]]:
+    """What goes over the origin, where one is set."""
+    origin, mailbox, uploads = network.get("origin"), network.get("mailbox"), network.get("uploads")
+    if not origin:
+        return []
+    parts = [urlsplit(origin).netloc.rpartition("@")[2] if origin.startswith(("http://", "https://")) else origin]
+    if mailbox and mailbox.get("looked") is not None:
+        others = f", of {quantities.counted(mailbox['devices'], 'other device')}" if mailbox.get("devices") else ""
+        parts.append(f"mail looked at {quantities.span(mailbox['looked'])} ago{others}")
+    if uploads and uploads.get("sent"):
+        parts.append(f"{quantities.bytes_text(uploads['sent'])} uploaded")
+    return [("Origin", plain("; ".join(parts)))]
+
+
+def _limit_facts(limits: dict[str, Any], metered: list[str]) -> list[tuple[str, str]]:
     """What slows files down: by the running node, else what was set for the next one."""
     facts = []
     if limits.get("rate"):
@@ -137,7 +154,7 @@ def _limit_facts(limits: dict[str, Any]) -> list[tuple[str, str]]:
     if limits.get("all_paused") or limits.get("paused"):
         paused = "all transfers" if limits["all_paused"] else f"transfers with {quantities.counted(len(limits['paused']), 'device')}"
         facts.append(("Paused", f"{paused}; `p2pqueue limit --resume all` lets them go"))
-    if limits.get("metered"):
+    if limits.get("metered") and metered:
         facts.append(("Metered", "interfaces are used for files; `p2pqueue limit --no-metered` leaves them alone"))
     return facts
 
