@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
+from p2pqueue.cancelling import cancellable
 from p2pqueue.errors import P2PQueueError
 
 AGAIN_AFTER = 1.0  # seconds until a loop that was ended by an error begins anew
@@ -13,14 +15,14 @@ AGAIN_AFTER = 1.0  # seconds until a loop that was ended by an error begins anew
 _log = logging.getLogger(__name__)
 
 
-async def supervised(loop: Callable[[], Awaitable[None]]) -> None:
+async def supervised(loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Runs a loop for ever: a full disk or a home that can't be read for a while is told, and it begins anew.
 
     So it is too where the error ended one of the tasks that the loop is made of.
     """
     while True:
         try:
-            await loop()
+            await cancellable(loop())
             return
         except* P2PQueueError as group:
             for error in _each(group):

@@ -15,6 +15,7 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable
 
+from p2pqueue.cancelling import cancellable
 from p2pqueue.errors import MalformedMessage, P2PQueueError
 from p2pqueue.peers.disk import Disk
 from p2pqueue.peers.linked import LinkedPeer
@@ -106,7 +107,7 @@ class Conversation:
         while not self._over:
             begun = _now()
             try:
-                await self._hold(disk)
+                await cancellable(self._hold(disk))
                 return
             except* (P2PQueueError, sqlite3.Error, OSError) as failures:
                 self._give_up(str(_first(failures)))

@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, ParamSpec, TypeVar
 
+from p2pqueue.cancelling import cancellable
 from p2pqueue.errors import DiskFull, MalformedMessage
 from p2pqueue.payload.batch import Batch
 from p2pqueue.payload.capability import Capability, parse_capability
@@ -102,7 +103,7 @@ class Fetcher:
                 if not await asyncio.to_thread(self._shelf.holds, root.text):
                     fetch = _Fetch(self._shelf, self._means, self.transfers, received, time.monotonic(), root)
                     with self.transfers.under_way(root.address, fetch.look):
-                        await fetch.bring(root, wanted.listeners)
+                        await cancellable(fetch.bring(root, wanted.listeners))
         finally:
             if on_progress is not None:
                 wanted.listeners.remove(on_progress)
