@@ -31,7 +31,7 @@ Everything raised on purpose is a `P2PQueueError`. The tree splits by whose faul
     │   ├── NodeNotRunning          no node of this home answers
     │   ├── NobodyThere             no device answers at that address, or with that code
     │   ├── InputUnreadable         a file can't be opened or read
-    │   ├── InputChanged            a file changed since it was enqueued, or while it was read
+    │   ├── InputChanged            a file changed since it was taken in, or while it was read
     │   ├── PayloadUnavailable      no source has the file's shards now
     │   ├── PeerGone                the device is not linked any more
     │   ├── NoBulk                  no connection for large transfers can be had to that device now
@@ -186,7 +186,7 @@ class InputUnreadable(WorldError):
 
 
 class InputChanged(WorldError):
-    """A file changed since it was enqueued, or while it was being read."""
+    """A file changed since it was taken in, or while it was being read."""
 
 
 class PayloadUnavailable(WorldError):

@@ -273,12 +273,12 @@ def places_of(connection: sqlite3.Connection, address: bytes) -> list[Place]:
 def _became(path: str) -> str:
     """What became of an original that can't be served any more."""
     if not os.path.lexists(path):
-        return "is gone since it was enqueued"
-    return "changed since it was enqueued" if os.access(path, os.R_OK) else "can't be read any more"
+        return "is gone since it was taken in"
+    return "changed since it was taken in" if os.access(path, os.R_OK) else "can't be read any more"
 
 
 def missing(address: bytes, name: str, changed: str | None) -> PayloadUnavailable | InputChanged:
     """The error of the house for a shard that isn't to be had here; `changed` is the file that held it."""
     if changed is not None:
-        return InputChanged(f"{shown(changed)} {_became(changed)}, and nothing else on its device holds its content; enqueue it again")
+        return InputChanged(f"{shown(changed)} {_became(changed)}, and nothing else on its device holds its content; share or enqueue it again")
     return PayloadUnavailable(f"Shard {address.hex()} of {name} is not on this device, or was damaged here, and no other source has it now")

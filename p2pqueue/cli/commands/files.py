@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +215,7 @@ def _mend(invocation: Invocation, shelf: Shelf, damage: Damage, refetch: bool) -
 
     held = damage.held
     document = {"manifest": held.capability, "name": held.name, "where": held.where, "why": damage.why, "mended": False}
-    document["left"] = held.where if held.where is not None and not held.is_own else None
+    document["left"] = held.where if held.where is not None and not held.is_own and os.path.lexists(held.where) else None
     if damage.is_rotten:
         shelf.drop_rotten(held.capability)
     document["mended"] = shelf.holds(held.capability)  # a sealed copy was damaged, and the original is as it was

@@ -86,7 +86,7 @@ async def test_who_fetches_a_file_that_is_written_to_is_told_and_gets_the_rest_f
     for name, seconds in {"LACKS_FOR": 1.0, "FIRST_REST": 0.1, "LONGEST_REST": 0.8}.items():
         monkeypatch.setattr(f"p2pqueue.payload.fetching.standing.{name}", seconds)
     async with midway(tmp_path, happen) as (at, fetcher, shelf, capability, wanted, tell):
-        with pytest.raises(PayloadUnavailable, match="since it was enqueued"):
+        with pytest.raises(PayloadUnavailable, match="since it was taken in"):
             await fetcher.fetch(capability, on_progress=tell)
         assert not shelf.holds(capability)
         (tmp_path / "again.bin").write_bytes(wanted)
@@ -107,7 +107,7 @@ async def test_who_fetches_a_file_that_is_taken_away_gets_what_it_was_or_is_told
         try:
             await fetcher.fetch(capability, on_progress=tell)
         except PayloadUnavailable as error:
-            assert "since it was enqueued" in str(error)
+            assert "since it was taken in" in str(error)
             assert not shelf.holds(capability)
         else:
             assert content(shelf, capability) == wanted
@@ -119,5 +119,5 @@ async def test_who_fetches_a_file_that_is_taken_away_gets_what_it_was_or_is_told
 
 
 def refuses(shelf: Shelf, capability: str) -> None:
-    with pytest.raises(InputChanged, match="since it was enqueued"):
+    with pytest.raises(InputChanged, match="since it was taken in"):
         shelf.shard(shelf.addresses(capability)[0])

@@ -205,7 +205,7 @@ async def test_where_nobody_has_it_that_is_said_and_what_came_stays(
     assert not list((shelf.home.path / "landings").iterdir())
 
 
-@pytest.mark.parametrize(("happens", "words"), [("change", "changed since it was enqueued"), ("go", "is gone since it was enqueued")])
+@pytest.mark.parametrize(("happens", "words"), [("change", "changed since it was taken in"), ("go", "is gone since it was taken in")])
 async def test_where_the_source_itself_failed_its_reason_is_told(
     shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch, happens: str, words: str
 ) -> None:

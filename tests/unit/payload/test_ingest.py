@@ -175,7 +175,7 @@ def test_an_input_that_changed_since_is_told_and_never_given_as_if_it_fitted(she
     path.write_bytes(content(3 * MIB, seed=1))
     assert shelf.locate(stored.capability) is None
     assert not shelf.holds(stored.capability)
-    with pytest.raises(InputChanged, match="changed since it was enqueued"):
+    with pytest.raises(InputChanged, match="changed since it was taken in"):
         list(shelf.open(stored.capability))
     with pytest.raises(InputChanged):
         shelf.shard(shelf.describe(stored.capability).chunk(1).address)

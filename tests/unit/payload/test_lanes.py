@@ -206,7 +206,7 @@ async def test_an_input_that_changes_while_it_is_served_is_told_in_words(
                     file.write(os.urandom(100))
             return super().get(address)
 
-    with pytest.raises(PayloadUnavailable, match="changed since it was enqueued"):
+    with pytest.raises(PayloadUnavailable, match="changed since it was taken in"):
         await Fetcher(shelf, lambda: [Changing(there, lane="http")]).fetch(stored.capability)
     assert not shelf.holds(stored.capability)
 

@@ -74,7 +74,7 @@ def test_a_plain_file_that_changed_is_told_and_not_sent(shelf: Shelf, tmp_path: 
         held = supply.find(address)
         assert held is not None
         path.write_bytes(os.urandom(MIB))
-        with pytest.raises(InputChanged, match="changed since it was enqueued"):
+        with pytest.raises(InputChanged, match="changed since it was taken in"):
             supply.fill(held, memoryview(bytearray(held.size)))
 
 
@@ -126,7 +126,7 @@ def test_a_plain_file_that_changed_behind_its_marks_is_told_and_not_sent(tmp_pat
     change_unseen(path)
     assert address_of(sealed_of(shelf, sound)) == sound
     for give in (sealed_of, Shelf.shard):
-        with pytest.raises(InputChanged, match="changed since it was enqueued"):
+        with pytest.raises(InputChanged, match="changed since it was taken in"):
             give(shelf, broken)
     shelf.close()
 
@@ -167,7 +167,7 @@ def test_a_chunk_that_was_looked_up_in_a_file_that_is_spoilt_comes_from_another(
         spoil(second)
         held = given.find(addresses[3])
         assert held is not None
-        with pytest.raises(InputChanged, match="since it was enqueued"):
+        with pytest.raises(InputChanged, match="since it was taken in"):
             given.fill(held, memoryview(bytearray(held.size)))
 
 

@@ -83,9 +83,9 @@ async def test_an_input_that_changed_is_told_in_words(tmp_path: Path) -> None:
         path.write_bytes(b"another")
         lines, work = carrying(at), work_of(shards[:1])
         assert not failures(await in_threads(lambda work: lines.carry(work, lambda size: None), work))
-        assert "changed since it was enqueued" in str(work.taken[0].error)
+        assert "changed since it was taken in" in str(work.taken[0].error)
         async with aiohttp.ClientSession() as session, session.get(f"{at.base}{PATH}/{shards[0][0].hex()}", headers=SHOWN) as answer:
-            assert (answer.status, "changed since it was enqueued" in await answer.text()) == (410, True)
+            assert (answer.status, "changed since it was taken in" in await answer.text()) == (410, True)
         lines.close()
 
 
