@@ -101,8 +101,8 @@ def test_an_empty_file_and_one_of_just_a_chunk_arrive(two: Two, tmp_path: Path) 
     for size in (0, MIB):
         source = tmp_path / f"{size}.bin"
         source.write_bytes(os.urandom(size))
-        laptop("get", box("share", str(source)).out.strip(), "-o", str(tmp_path / "out.bin"))
-        assert (tmp_path / "out.bin").read_bytes() == source.read_bytes()
+        laptop("get", box("share", str(source)).out.strip(), "-o", str(tmp_path / f"{size}.out"))
+        assert (tmp_path / f"{size}.out").read_bytes() == source.read_bytes()
 
 
 def test_one_file_goes_to_stdout_and_a_folder_does_not(p2p: CommandLine, folder: Path) -> None:
