@@ -280,5 +280,6 @@ def _became(path: str) -> str:
 def missing(address: bytes, name: str, changed: str | None) -> PayloadUnavailable | InputChanged:
     """The error of the house for a shard that isn't to be had here; `changed` is the file that held it."""
     if changed is not None:
-        return InputChanged(f"{shown(changed)} {_became(changed)}, and nothing else on its device holds its content; share or enqueue it again")
+        words = f"{shown(changed)} {_became(changed)}, and nothing else on its device holds its content; share or enqueue it again"
+        return InputChanged(words)
     return PayloadUnavailable(f"Shard {address.hex()} of {name} is not on this device, or was damaged here, and no other source has it now")

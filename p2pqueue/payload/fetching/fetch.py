@@ -26,6 +26,7 @@ from p2pqueue.payload.fetching.budget import Budget
 from p2pqueue.payload.fetching.folder_landing import FolderLanding
 from p2pqueue.payload.fetching.gathering import NOBODY, Manifests
 from p2pqueue.payload.fetching.landing import Landing
+from p2pqueue.payload.fetching.several import Several
 from p2pqueue.payload.fetching.source import Lane, Source
 from p2pqueue.payload.fetching.threaded import to_end, to_end_or_undo
 from p2pqueue.payload.fetching.transfer import STANDS_AFTER, Holders, Means, Progress, Running, nobody
@@ -130,6 +131,7 @@ class _Fetch:
     peers_at: float  # when a peer delivered last, or the start
     root: Capability
     running: Running | None = None  # where it is a single file
+    several: Several | None = None  # where its manifest lists several
     manifests: Manifests | None = None
     waits_for: str = ""  # the name of what waits for room
     begun_at: float = field(default_factory=time.monotonic)
@@ -140,6 +142,8 @@ class _Fetch:
         """How it stands."""
         if self.running is not None:
             return self.running.look()
+        if self.several is not None and self.several.under_way:
+            return self.several.look(self.root.text)
         now, sources = time.monotonic(), self.means.sources()
         called, received = self.means.called, self.received
         asked = tuple(
@@ -168,6 +172,8 @@ class _Fetch:
             self.manifests = manifests
             manifest = await manifests.read(root)
             if isinstance(manifest, FolderManifest):
+                if root == self.root:
+                    self.several = Several(manifest)
                 await self._bring_all(manifest, depth + 1)
                 folder = manifest
                 await to_end(batch.end, lambda connection: enter_folder(connection, root, folder, batch.addresses), keep=root.address)
@@ -187,6 +193,8 @@ class _Fetch:
         async def work() -> None:
             for entry in left:
                 await self.bring(entry.capability, depth=depth)
+                if self.several is not None and manifest is self.several.manifest:
+                    self.several.here += entry.size
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -242,6 +250,8 @@ class _Fetch:
             claim.left = lambda: needed - (running.desk.verified - first)
             if root == self.root:
                 self.running = running
+            elif self.several is not None:
+                self.several.under_way[root.address] = running.look
             with nullcontext() if root == self.root else self.transfers.under_way(root.address, running.look):
                 try:
                     await running.run()
@@ -250,6 +260,8 @@ class _Fetch:
                     self.peers_at = max(self.peers_at, running.desk.plan.peers_at)
                 await to_end(landing.finish, batch, root)
         finally:
+            if self.several is not None:
+                self.several.under_way.pop(root.address, None)
             await to_end(_close, landing)
 
 

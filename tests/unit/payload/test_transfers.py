@@ -60,6 +60,20 @@ class Slow(Peer):
         return await super().shard(address, size)
 
 
+async def test_several_files_of_one_manifest_are_told_as_one_too(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
+    files = {name: there.ingest(make_file(3 * MIB, name, seed)).capability for seed, name in enumerate(("a.bin", "b.bin"))}
+    manifest = there.bundle(files)
+    fetcher = Fetcher(shelf, lambda: [Slow(there, "laptop")], called=str.upper)
+    fetching, seen = asyncio.ensure_future(fetcher.fetch(manifest)), []
+    while not fetching.done():
+        seen.extend(each for each in fetcher.transfers.now() if each.root == manifest and each.size)
+        await asyncio.sleep(0.01)
+    assert (seen[-1].name, seen[-1].size) == ("2 files", 6 * MIB)
+    assert [each.verified for each in seen] == sorted(each.verified for each in seen)
+    assert any(each.verified > 0 for each in seen)
+    assert {share.label for each in seen for share in each.sources} == {"LAPTOP"}
+
+
 async def test_a_transfer_tells_how_far_it_is_how_fast_and_from_whom(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
     stored = there.ingest(make_file(12 * MIB))
     fetcher = Fetcher(shelf, lambda: [Slow(there, "laptop")])
