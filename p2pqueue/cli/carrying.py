@@ -14,7 +14,7 @@ from p2pqueue.cli.output import plain
 
 _SOURCE = ("name", "lane", "bytes", "rate", "state", "label")
 _MOST_SOURCES = 4  # that are told in a line
-_LONGEST_NAME = 24  # columns of a name where a line has to fit
+_NARROWER = ((24, 24, True), (24, 24, False), (24, 10, False), (14, 0, False))  # columns of a name, of a bar, and whether bytes are told
 
 
 def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,36 +26,48 @@ def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
 def line_of(transfer: Mapping[str, Any], columns: int = 0) -> str:
     """The same for people, in a line of so many columns; 0 for as many as it needs."""
     if not columns:
-        return _line(transfer, bar=24, with_bytes=True)
-    for bar, with_bytes in ((24, True), (24, False), (10, False)):
-        text = _line(transfer, bar=bar, with_bytes=with_bytes, longest=_LONGEST_NAME)
+        return "  ".join([_name(transfer), *_how_far(transfer, bar=24), *_how_fast(transfer), *_from_whom(transfer, with_bytes=True)])
+    still = bool(transfer["why"])  # then the words need the room
+    for longest, bar, with_bytes in _NARROWER[still:]:
+        words = [*_how_fast(transfer), *_from_whom(transfer, with_bytes=with_bytes)]
+        text = "  ".join([output.cut(_name(transfer), longest), *_how_far(transfer, bar=bar), *words])
         if output.width(text) <= columns:
-            break
+            return text
+    if still:
+        share = _how_far(transfer, bar=0)[:1]
+        text = "  ".join([output.cut(_name(transfer), _NARROWER[-1][0]), *share, *_how_fast(transfer)])
     return output.cut(text, columns)
 
 
-def _line(transfer: Mapping[str, Any], *, bar: int, with_bytes: bool, longest: int = 0) -> str:
+def _name(transfer: Mapping[str, Any]) -> str:
+    return plain(transfer["name"]) or "files"
+
+
+def _how_far(transfer: Mapping[str, Any], *, bar: int) -> list[str]:
     size, verified = transfer["size"], transfer["verified"]
-    parts = [output.cut(plain(transfer["name"]) or "files", longest)]
-    if size or transfer["failed"]:
-        share, so_far = verified / size if size else 0.0, quantities.bytes_text(verified)
-        still = longest and (transfer["why"] or transfer["failed"])  # the words need the room
-        parts += [f"{share * 100:.0f} %" if still else output.bar(share, bar), f"{so_far} of {quantities.bytes_text(size)}"]
-    elif not transfer["name"]:
-        parts.append("waiting for its manifest")
-    if transfer["rate"] and not transfer["why"]:
-        parts.append(f"{quantities.bytes_text(int(transfer['rate']))}/s")
-    if transfer["eta"] is not None and not transfer["why"]:
-        parts.append(f"{quantities.span(transfer['eta'])} left")
-    if transfer["failed"]:
-        return "  ".join([*parts, f"failed: {plain(transfer['why'])}"])
+    if not transfer["name"] and not transfer["failed"]:
+        return ["waiting for its manifest"]
+    share = verified / size if size else 0.0
+    so_far = f"{quantities.bytes_text(verified)} of {quantities.bytes_text(size)}"
+    return [output.bar(share, bar) if bar else f"{share * 100:.0f} %", so_far]
+
+
+def _how_fast(transfer: Mapping[str, Any]) -> list[str]:
+    """How fast it goes on, or why it doesn't."""
     if transfer["why"]:
-        parts.append(f"stands still: {plain(transfer['why'])}")
-    used = [each for each in transfer["sources"] if size and (each["bytes"] or each["state"] == "used")]
-    for each in used[:_MOST_SOURCES]:
+        return [f"{'failed' if transfer['failed'] else 'stands still'}: {plain(transfer['why'])}"]
+    rate = [f"{quantities.bytes_text(int(transfer['rate']))}/s"] if transfer["rate"] else []
+    return [*rate, *([f"{quantities.span(transfer['eta'])} left"] if transfer["eta"] is not None else [])]
+
+
+def _from_whom(transfer: Mapping[str, Any], *, with_bytes: bool) -> list[str]:
+    if transfer["failed"] or not transfer["size"]:
+        return []
+    parts = []
+    for each in [each for each in transfer["sources"] if each["bytes"] or each["state"] == "used"][:_MOST_SOURCES]:
         amount = f" ({quantities.bytes_text(each['bytes'])})" if with_bytes and each["bytes"] else ""
         parts.append(f"from {plain(each['label'] or each['name'][:8])} by {each['lane']}{amount}")
-    return "  ".join(parts)
+    return parts
 
 
 def transfers(invocation: Invocation) -> list[dict[str, Any]]:
