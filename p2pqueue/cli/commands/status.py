@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
@@ -134,6 +133,8 @@ def _network_facts(network: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 def _origin_facts(network: dict[str, Any]) -> list[tuple[str, str]]:
     """What goes over the origin, where one is set."""
+    from urllib.parse import urlsplit
+
     origin, mailbox, uploads = network.get("origin"), network.get("mailbox"), network.get("uploads")
     if not origin:
         return []
