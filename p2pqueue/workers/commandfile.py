@@ -11,7 +11,8 @@
     timeout = "2h"
 
 `inputs = ["video", "subtitles"]` names the file parameters where `{input}` alone won't do. `shell = true` takes one
-text as command and hands it to /bin/sh, with each value quoted.
+text as command and hands it to /bin/sh, with each value quoted. `talks = "json"` is for a program that reads its job
+and tells of it by lines of JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from p2pqueue.settings import parse_duration, parse_size
 from p2pqueue.workers.children.command import Command
 
 _KEYS: Final = (
-    "command", "shell", "inputs", "output", "outputs", "args", "progress", "doc", "queue", "title", "priority",
+    "command", "shell", "talks", "inputs", "output", "outputs", "args", "progress", "doc", "queue", "title", "priority",
     "max_attempts", "timeout", "stall_timeout", "backoff", "retry_on", "needs", "max_input", "memory_limit",
 )  # fmt: skip
 
@@ -112,7 +113,7 @@ def _command(table: Mapping[str, Any]) -> Command:
         raise ConfigError("command is a list of words, the program first")
     outputs = _of(table, "outputs", list, [_of(table, "output", str, "")] if "output" in table else [])
     plain = {"argv": words, "outputs": outputs, "shell": shell, "progress": _of(table, "progress", str, None)}
-    plain["defaults"] = _of(table, "args", dict, {})
+    plain |= {"defaults": _of(table, "args", dict, {}), "talks": _of(table, "talks", str, None)}
     inputs = _of(table, "inputs", list, None)
     if inputs is None:
         inputs = ["input"] if "input" in Command.from_map(plain).parameters() else []

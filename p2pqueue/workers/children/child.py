@@ -104,7 +104,7 @@ class Child:
         if assignment.command is not None:
             from p2pqueue.workers.children.command import perform
 
-            return guarded(lambda: perform(assignment, job, self._interrupt), self._interrupt)
+            return guarded(lambda: perform(assignment, job, self._interrupt, reason=self._link.reason), self._interrupt)
         task = application.tasks.get(assignment.task) if application is not None else None
         if task is None:
             return Failed(f"UnknownTask: this node's application has no task {assignment.task!r}", None, ("UnknownTask", "Exception"))

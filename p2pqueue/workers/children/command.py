@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -40,7 +40,8 @@ _OUTPUT = re.compile(r"out(?:put)?([0-9]*)")
 class Command:
     """A program as a job runs it; `inputs` are the file parameters in their order, `outputs` plain file names.
 
-    `defaults` hold the arguments that a job need not name; None where there are no arguments, as with `exec`.
+    `defaults` hold the arguments that a job need not name; None where there are no arguments, as with `exec`. `talks`
+    is "json" where the program is told its job, and tells of it, by lines of JSON.
     """
 
     argv: tuple[str, ...]
@@ -49,6 +50,7 @@ class Command:
     shell: bool = False
     progress: str | None = None
     defaults: Mapping[str, Any] | None = None
+    talks: str | None = None
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -62,10 +64,14 @@ class Command:
             raise ConfigError("two outputs have the same name")
         if self.progress is not None:
             ProgressPattern(self.progress)
+        if self.talks not in (None, "json"):
+            raise ConfigError(f'talks is "json", not {self.talks!r}')
+        if self.talks and self.progress is not None:
+            raise ConfigError('a program that talks tells its progress in a line of JSON: leave out progress, or talks = "json"')
 
     @classmethod
     def from_map(cls, plain: Mapping[str, Any]) -> Command:
-        """The command of a map with argv, inputs, outputs, shell, progress and defaults; only argv must be there."""
+        """The command of a map with argv, inputs, outputs, shell, progress, defaults and talks; only argv must be there."""
         return cls(
             argv=_texts(plain, "argv"),
             inputs=_texts(plain, "inputs"),
@@ -73,13 +79,14 @@ class Command:
             shell=bool(plain.get("shell")),
             progress=plain.get("progress"),
             defaults=plain.get("defaults"),
+            talks=plain.get("talks"),
         )
 
     def to_map(self) -> dict[str, Any]:
         """The command as a plain map."""
         return {
             "argv": list(self.argv), "inputs": list(self.inputs), "outputs": list(self.outputs), "shell": self.shell,
-            "progress": self.progress, "defaults": None if self.defaults is None else dict(self.defaults),
+            "progress": self.progress, "defaults": None if self.defaults is None else dict(self.defaults), "talks": self.talks,
         }  # fmt: skip
 
     def words(self, values: Mapping[str, Any], folder: PurePath) -> list[str]:
@@ -136,8 +143,8 @@ def placeholders(word: str) -> list[str]:
     return [match[1] for match in _PLACEHOLDER.finditer(word) if match[1] is not None]
 
 
-def perform(assignment: Assignment, job: JobContext, interrupt: Interrupt) -> Outcome:
-    """Runs the command of an assignment to its end, in this process's group."""
+def perform(assignment: Assignment, job: JobContext, interrupt: Interrupt, *, reason: Callable[[], str]) -> Outcome:
+    """Runs the command of an assignment to its end, in this process's group. `reason` says why the node stops it."""
     command = Command.from_map(assignment.command or {})
     folder = job.workdir
     files = open_files(assignment.files, folder)
@@ -149,21 +156,30 @@ def perform(assignment: Assignment, job: JobContext, interrupt: Interrupt) -> Ou
         words = command.words(values, folder)
     except ArgumentError as error:
         return Failed(str(error), None, ("ArgumentError", "Exception"), final=True)
-    reader = _Reader(job, command.progress)
+    reader = Printed(job, command.progress)
+    if command.talks:
+        from p2pqueue.workers.children.talking import talk
+
+        return talk(command, assignment, words=words, values=values, job=job, interrupt=interrupt, printed=reader, reason=reason)
     interrupt.open()
     try:
         run(words, on_line=reader.take, cwd=folder)
     except ProgramFailed as error:
         return Failed(reader.with_last_lines(str(error)), None, ("ProgramFailed", "Exception"))
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-        kinds = (type(error).__name__, "OSError", "Exception")
-        return Failed(f"the program {words[0]!r} can't be started here: {error.strerror}", None, kinds)
+        return unstartable(words, error)
     finally:
         interrupt.close()
-    return _collect(command.outputs, folder, reader)
+    return collect(command.outputs, folder, reader)
 
 
-class _Reader:
+def unstartable(words: Sequence[str], error: OSError) -> Failed:
+    """The failure of a program that is not here, or may not be run."""
+    kinds = (type(error).__name__, "OSError", "Exception")
+    return Failed(f"the program {words[0]!r} can't be started here: {error.strerror}", None, kinds)
+
+
+class Printed:
     """Takes the output of a program: into the log, and for its progress."""
 
     def __init__(self, job: JobContext, pattern: str | None) -> None:
@@ -173,6 +189,7 @@ class _Reader:
         self._held = 0
 
     def take(self, line: str) -> None:
+        """Takes one line."""
         self._job.log.write(line + "\n")
         if self._pattern is not None:
             step = self._pattern.read(line)
@@ -185,6 +202,7 @@ class _Reader:
 
     @property
     def text(self) -> str:
+        """The last of it, up to a limit."""
         return "\n".join(self._last)[-OUTPUT_LIMIT:]
 
     def with_last_lines(self, words: str) -> str:
@@ -196,12 +214,13 @@ class _Reader:
         return f"{words}: {text}" if text else words
 
 
-def _collect(outputs: Sequence[str], folder: Path, reader: _Reader) -> Outcome:
+def collect(outputs: Sequence[str], folder: Path, printed: Printed | None) -> Outcome:
+    """The success of a program that wrote these outputs; without any, what it printed is the result."""
     missing = [name for name in outputs if not ((folder / name).is_file() or (folder / name).is_dir())]
     if missing:
         return Failed(f"the program ended well but did not write {', '.join(missing)}", None, ("OutputMissing", "Exception"))
     if not outputs:
-        return Succeeded(wire.pack(reader.text))
+        return Succeeded(wire.pack(printed.text if printed is not None else ""))
     names = [RESULT_FILE] if len(outputs) == 1 else list(outputs)
     files = tuple(OutputFile(name, str(folder / output), label=output) for name, output in zip(names, outputs, strict=True))
     markers = {name: {FILE_KEY: name} for name in names}

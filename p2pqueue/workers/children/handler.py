@@ -95,7 +95,7 @@ def describe(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - a handler's own exception class may do anything here
         text = "(its text can't be shown)"
-    return _clean(f"{name}: {text}" if text else name)[:ERROR_LIMIT]
+    return clean(f"{name}: {text}" if text else name)[:ERROR_LIMIT]
 
 
 def traceback_of(error: BaseException) -> str:
@@ -109,11 +109,16 @@ def traceback_of(error: BaseException) -> str:
         text = "".join(traceback.format_exception(type(error), error, trace, limit=-100))
     except Exception:  # noqa: BLE001 - as above
         text = describe(error)
-    text = _clean(text)
+    text = clean(text)
     if len(text) <= TRACEBACK_LIMIT:
         return text
     head = TRACEBACK_LIMIT // 4
     return f"{text[:head]}\n[…]\n{text[-(TRACEBACK_LIMIT - head - 8) :]}"
+
+
+def clean(text: str) -> str:
+    """Text without lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def open_files(grants: Mapping[str, FileGrant], scratch: str | os.PathLike[str], shelf: Shelf | None = None) -> dict[str, Any]:
@@ -173,10 +178,6 @@ def _let_go(error: BaseException) -> None:
         except RuntimeError:
             pass  # a frame of ours, still running
         trace = trace.tb_next
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 _HERE = os.path.dirname(os.path.abspath(__file__))

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.workers.children.interrupt import Interrupt
-from p2pqueue.workers.children.protocol import Checkpoint, Decoder, Message, Progress, Reply, Request, encode
+from p2pqueue.workers.children.protocol import Checkpoint, Decoder, Message, Progress, Reply, Request, Stop, encode
 
 PROGRESS_EVERY: Final = 0.02  # seconds between two steps that are sent
 _READ = 64 * 1024
@@ -36,6 +36,7 @@ class Link:
         self._sending = threading.RLock()
         self._asking = threading.Lock()
         self._number = 0
+        self._why: str | None = None  # the node stops the handler, where it has said so
         self._pending: Progress | None = None
         self._sent_at = 0.0
         self._wake_read, self._wake_write = os.pipe()
@@ -72,6 +73,8 @@ class Link:
             while True:
                 with self._interrupt:
                     message = self._decoder.next()
+                if isinstance(message, Stop):
+                    self._why = message.why
                 if isinstance(message, Reply) and message.number == number:  # an older one belongs to a wait that was given up
                     break
                 if message is None:
@@ -79,6 +82,16 @@ class Link:
         if message.error is not None:
             raise P2PQueueError(message.error)
         return message.value
+
+    def reason(self) -> str:
+        """Why the node stops the handler: its word, or "stopped" where none has come."""
+        with self._asking, self._interrupt:
+            while self._why is None and self._can(select.POLLIN):
+                self._take(os.read(self.descriptor, _READ))
+                while (message := self._decoder.next()) is not None:
+                    if isinstance(message, Stop):
+                        self._why = message.why
+        return self._why or "stopped"
 
     # -- progress -------------------------------------------------------------------------------------------------
 
@@ -152,8 +165,11 @@ class Link:
         self._decoder.feed(data)
 
     def _is_writable(self) -> bool:
+        return self._can(select.POLLOUT)
+
+    def _can(self, event: int) -> bool:
         poll = select.poll()
-        poll.register(self.descriptor, select.POLLOUT)
+        poll.register(self.descriptor, event)
         return bool(poll.poll(0))
 
     def _wake(self) -> None:

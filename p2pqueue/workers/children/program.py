@@ -50,7 +50,7 @@ def run(
                 on_line(line)
         status = process.wait()
     except BaseException:
-        _end(process)
+        end(process)
         raise
     finally:
         if process.stdout is not None:
@@ -79,7 +79,8 @@ def lines(stream: IO[bytes]) -> Iterator[str]:
         yield rest
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a program: TERM, and KILL where that is not enough."""
     process.terminate()
     try:
         process.wait(END_PATIENCE)

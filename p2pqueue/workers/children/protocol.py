@@ -4,6 +4,7 @@ Over one stream socket, each message a MessagePack map behind its length:
 
     node → child    Assignment   run this
                     Reply        to a Checkpoint or a Request
+                    Stop         why the handler is stopped: to a program that talks, before TERM
                     Reap         what the handler left behind was killed: collect it, and be ready again
                     Leave        end in an orderly way
     child → node    Ready        the application is loaded (or why it isn't), with its tasks
@@ -188,6 +189,12 @@ class Reply(Value):
     error: str | None = None
 
 
+class Stop(Value):
+    """Why the handler is stopped, in one word."""
+
+    why: str
+
+
 class Reap(Value):
     """What the handler had left running was killed."""
 
@@ -233,12 +240,12 @@ class Ended(Value):
     spent: bool = False
 
 
-Message = Assignment | Reply | Reap | Leave | Ready | Progress | Checkpoint | Request | Ended
+Message = Assignment | Reply | Stop | Reap | Leave | Ready | Progress | Checkpoint | Request | Ended
 
 _CLASSES: Final[dict[str, type[Any]]] = {
     each.__name__: each
     for each in (
-        Assignment, Reply, Reap, Leave, Ready, Progress, Checkpoint, Request, Ended, FileGrant, OutputFile,
+        Assignment, Reply, Stop, Reap, Leave, Ready, Progress, Checkpoint, Request, Ended, FileGrant, OutputFile,
         Succeeded, Failed, RetryLater, Continued, Crashed, TimedOut, Stopped,
     )
 }  # fmt: skip

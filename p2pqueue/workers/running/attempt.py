@@ -26,6 +26,7 @@ from p2pqueue.workers.children.protocol import (
     Reap,
     Reply,
     Request,
+    Stop,
     Stopped,
     TimedOut,
     Why,
@@ -78,7 +79,7 @@ class Attempt:
         return self._cause if isinstance(self._cause, Stopped) else None
 
     def stop(self, why: Why) -> None:
-        """Stops it: TERM to all its processes now, KILL 2 s later."""
+        """Stops it: TERM to all its processes now, KILL 2 s later. A program that talks is told first, by its child."""
         self._stop(Stopped(why))
 
     async def run(self, child: WarmChild) -> Outcome | None:
@@ -200,7 +201,11 @@ class Attempt:
         self._cause = cause
         if self._child is None:
             return
-        processes.terminate(self._child.root, self._known)
+        if (self.assignment.command or {}).get("talks"):
+            self._child.send(Stop(_word_of(cause)))
+            self._child.send_term()
+        else:
+            processes.terminate(self._child.root, self._known)
         self._kill_at = self._loop.time() + TERM_PATIENCE
         for delay in TERM_AGAIN:
             self._later(delay, self._repeat)
@@ -262,3 +267,10 @@ class Attempt:
         if isinstance(outcome, (Failed, Crashed, TimedOut)) and outcome.log_tail is None:
             outcome = outcome.changed(log_tail=self._log.tail())
         return outcome if outcome is not None else Crashed("the handler's process is out of step")
+
+
+def _word_of(cause: Outcome) -> str:
+    """Why an attempt is stopped, as its program is told."""
+    if isinstance(cause, Stopped):
+        return {"held": "paused"}.get(cause.why, cause.why)
+    return "timeout" if isinstance(cause, TimedOut) else "memory"

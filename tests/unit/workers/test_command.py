@@ -63,6 +63,8 @@ def test_parameters_are_what_placeholders_ask_for() -> None:
 def test_a_command_survives_its_map() -> None:
     command = Command(("a", "b"), ("i",), ("o",), progress="(x)", defaults={"height": 720})
     assert Command.from_map(command.to_map()) == command
+    command = Command(("a",), talks="json")
+    assert Command.from_map(command.to_map()) == command
 
 
 @pytest.mark.parametrize(
@@ -149,6 +151,9 @@ def test_a_file_declares_command_tasks(tmp_path: Path) -> None:
         ("[tasks.a]\ncommand = ['a']\nneeds = 'gpu'", "needs is a list"),
         ("[tasks.a]\ncommand = ['a']\nbackoff = { last = 1 }", "backoff has the keys"),
         ("[tasks.a]\ncommand = ['a']\nprogress = '('", "no regular expression"),
+        ("[tasks.a]\ncommand = ['a']\ntalks = 'xml'", 'talks is "json"'),
+        ("[tasks.a]\ncommand = ['a']\ntalks = true", "talks is a str"),
+        ("[tasks.a]\ncommand = ['a']\ntalks = 'json'\nprogress = '([0-9]+)%'", "tells its progress in a line of JSON"),
     ],
 )
 def test_a_file_that_can_not_be_used_says_where_and_why(tmp_path: Path, text: str, words: str) -> None:
