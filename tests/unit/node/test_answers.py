@@ -20,7 +20,7 @@ async def test_a_fetch_ends_quietly_when_its_asker_goes_away() -> None:
         finally:
             ended.set()
 
-    answers = Answers(cast(Node, SimpleNamespace(network=SimpleNamespace(fetch=fetch))))
+    answers = Answers(cast(Node, SimpleNamespace(network=SimpleNamespace(fetch=fetch, transfer=lambda capability: None))))
     events = cast(Any, answers.fetch({"capability": "p2pq1-"}))
     async with asyncio.timeout(5):
         assert await anext(events) == {"done": 1, "size": 2}
