@@ -12,12 +12,15 @@
 
 `inputs = ["video", "subtitles"]` names the file parameters where `{input}` alone won't do. `shell = true` takes one
 text as command and hands it to /bin/sh, with each value quoted. `talks = "json"` is for a program that reads its job
-and tells of it by lines of JSON.
+and tells of it by lines of JSON. `{here}` in a command is the folder of this file. `env = { LANG = "C" }` adds to the
+environment of the program.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,8 +32,9 @@ from p2pqueue.jobs.backoff import Backoff
 from p2pqueue.settings import parse_duration, parse_size
 from p2pqueue.workers.children.command import Command
 
+_HERE: Final = re.compile(r"\{\{|\}\}|(\{here\})")
 _KEYS: Final = (
-    "command", "shell", "talks", "inputs", "output", "outputs", "args", "progress", "doc", "queue", "title", "priority",
+    "command", "shell", "env", "talks", "inputs", "output", "outputs", "args", "progress", "doc", "queue", "title", "priority",
     "max_attempts", "timeout", "stall_timeout", "backoff", "retry_on", "needs", "max_input", "memory_limit",
 )  # fmt: skip
 
@@ -64,20 +68,20 @@ def read_commands(path: Path) -> dict[str, CommandTask]:
     made = {}
     for name, table in tasks.items():
         try:
-            made[name] = _task(name, table, queue)
+            made[name] = _task(name, table, queue, path.absolute().parent)
         except (ConfigError, ValueError) as error:
             raise ConfigError(f"{path}, task {name!r}: {error}") from error
     return made
 
 
-def _task(name: str, table: Any, queue: str) -> CommandTask:
+def _task(name: str, table: Any, queue: str, here: Path) -> CommandTask:
     if not isinstance(table, dict):
         raise ConfigError("a task is a table with a command")
     for key in table:
         if key not in _KEYS:
             near = difflib.get_close_matches(key, _KEYS, 1)
             raise ConfigError(f"there is no key {key!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(_KEYS)}"))
-    command = _command(table)
+    command = _command(table, here)
     parameters = _parameters(command, command.defaults or {})
     description = {
         "name": name,
@@ -102,7 +106,7 @@ def _task(name: str, table: Any, queue: str) -> CommandTask:
     return CommandTask(name, command, description)
 
 
-def _command(table: Mapping[str, Any]) -> Command:
+def _command(table: Mapping[str, Any], here: Path) -> Command:
     words = table.get("command")
     shell = _of(table, "shell", bool, False)
     if isinstance(words, str):
@@ -111,13 +115,24 @@ def _command(table: Mapping[str, Any]) -> Command:
         words = [words]
     if not isinstance(words, list) or not words:
         raise ConfigError("command is a list of words, the program first")
+    words = [_placed(word, here, shell=shell) for word in words]
     outputs = _of(table, "outputs", list, [_of(table, "output", str, "")] if "output" in table else [])
     plain = {"argv": words, "outputs": outputs, "shell": shell, "progress": _of(table, "progress", str, None)}
     plain |= {"defaults": _of(table, "args", dict, {}), "talks": _of(table, "talks", str, None)}
+    plain["env"] = _of(table, "env", dict, {})
     inputs = _of(table, "inputs", list, None)
     if inputs is None:
         inputs = ["input"] if "input" in Command.from_map(plain).parameters() else []
     return Command.from_map(plain | {"inputs": inputs})
+
+
+def _placed(word: Any, here: Path, *, shell: bool) -> Any:
+    """A word with `{here}` filled, for good: no job may say where the program lies."""
+    if not isinstance(word, str):
+        return word
+    folder = shlex.quote(str(here)) if shell else str(here)
+    folder = folder.replace("{", "{{").replace("}", "}}")
+    return _HERE.sub(lambda match: folder if match[1] else match[0], word)
 
 
 def _parameters(command: Command, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:

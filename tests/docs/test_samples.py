@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,31 @@ def test_the_command_task_is_declared_as_the_page_says(tmp_path: Path) -> None:
     assert described["queue"] == "media"
     assert described["timeout"] == 7200
     assert {parameter["name"]: parameter["is_file"] for parameter in described["parameters"]} == {"input": True, "height": False}
+
+
+def test_the_talking_task_is_declared_as_the_page_says(tmp_path: Path) -> None:
+    (tmp_path / "texts.toml").write_text(sample("howto/any-language.md", "toml"))
+    described = read_commands(tmp_path / "texts.toml")["count_words"].describe()
+    assert described["command"]["talks"] == "json"
+    assert described["command"]["argv"] == ["node", f"{tmp_path}/countwords.mjs"]
+    assert {parameter["name"]: parameter["is_file"] for parameter in described["parameters"]} == {"text": True, "least": False}
+
+
+def test_the_least_programs_of_the_page_say_what_they_should(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("a\nb\n")
+    ran = subprocess.run(
+        ["sh", "-c", sample("howto/any-language.md", "sh"), "sh", str(tmp_path / "text")],
+        input="{}\n",
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert ran.stdout == '{"result": {"lines": 2}}\n'
+    if shutil.which("node") is not None:
+        job = '{"args": {"word": "hello"}}\n'
+        command = ["node", "-e", sample("howto/any-language.md", "js")]
+        ran = subprocess.run(command, input=job, capture_output=True, text=True, timeout=50)
+        assert ran.stdout == '{"progress":0.5}\n{"result":"hello!"}\n'
 
 
 def test_misuse_raises_what_the_page_of_errors_says() -> None:

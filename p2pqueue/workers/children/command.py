@@ -41,7 +41,7 @@ class Command:
     """A program as a job runs it; `inputs` are the file parameters in their order, `outputs` plain file names.
 
     `defaults` hold the arguments that a job need not name; None where there are no arguments, as with `exec`. `talks`
-    is "json" where the program is told its job, and tells of it, by lines of JSON.
+    is "json" where the program is told its job, and tells of it, by lines of JSON. `env` adds to its environment.
     """
 
     argv: tuple[str, ...]
@@ -51,6 +51,7 @@ class Command:
     progress: str | None = None
     defaults: Mapping[str, Any] | None = None
     talks: str | None = None
+    env: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -64,6 +65,9 @@ class Command:
             raise ConfigError("two outputs have the same name")
         if self.progress is not None:
             ProgressPattern(self.progress)
+        for name, text in (self.env or {}).items():
+            if not isinstance(text, str) or not name or set(name + text) & {"\0"} or "=" in name:
+                raise ConfigError(f"env holds names with a text each, not {name!r} with {text!r}")
         if self.talks not in (None, "json"):
             raise ConfigError(f'talks is "json", not {self.talks!r}')
         if self.talks and self.progress is not None:
@@ -71,7 +75,7 @@ class Command:
 
     @classmethod
     def from_map(cls, plain: Mapping[str, Any]) -> Command:
-        """The command of a map with argv, inputs, outputs, shell, progress, defaults and talks; only argv must be there."""
+        """The command of a map with argv, inputs, outputs, shell, progress, defaults, talks and env; only argv must be there."""
         return cls(
             argv=_texts(plain, "argv"),
             inputs=_texts(plain, "inputs"),
@@ -80,6 +84,7 @@ class Command:
             progress=plain.get("progress"),
             defaults=plain.get("defaults"),
             talks=plain.get("talks"),
+            env=plain.get("env"),
         )
 
     def to_map(self) -> dict[str, Any]:
@@ -87,6 +92,7 @@ class Command:
         return {
             "argv": list(self.argv), "inputs": list(self.inputs), "outputs": list(self.outputs), "shell": self.shell,
             "progress": self.progress, "defaults": None if self.defaults is None else dict(self.defaults), "talks": self.talks,
+            "env": None if self.env is None else dict(self.env),
         }  # fmt: skip
 
     def words(self, values: Mapping[str, Any], folder: PurePath) -> list[str]:
@@ -163,7 +169,7 @@ def perform(assignment: Assignment, job: JobContext, interrupt: Interrupt, *, re
         return talk(command, assignment, words=words, values=values, job=job, interrupt=interrupt, printed=reader, reason=reason)
     interrupt.open()
     try:
-        run(words, on_line=reader.take, cwd=folder)
+        run(words, on_line=reader.take, cwd=folder, env=command.env)
     except ProgramFailed as error:
         return Failed(reader.with_last_lines(str(error)), None, ("ProgramFailed", "Exception"))
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:

@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -52,7 +52,7 @@ class Conversation:
         self._told_stop = False
         self._wake_read, self._wake_write = os.pipe()
 
-    def run(self, words: Sequence[str], line: bytes, folder: Path, interrupt: Interrupt) -> int:
+    def run(self, words: Sequence[str], line: bytes, interrupt: Interrupt, *, folder: Path, env: Mapping[str, str] | None) -> int:
         """Runs the program to its end; gives its exit status. Raises `Refused`, `OSError` where it can't be started."""
         self._outgoing += line
         try:
@@ -60,7 +60,8 @@ class Conversation:
             if self._stopping:
                 return 0
             pipe = subprocess.PIPE
-            process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder, bufsize=0)
+            around = None if env is None else {**os.environ, **env}
+            process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder, env=around, bufsize=0)
             try:
                 return self._talk(process)
             except BaseException:

@@ -37,7 +37,7 @@ def talk(
     conversation = Conversation(job, printed.take, reason)
     try:
         line = job_line(job, {**(command.defaults or {}), **args}, files=files, timeout=assignment.deadline)
-        status = conversation.run(words, line, job.workdir, interrupt)
+        status = conversation.run(words, line, interrupt, folder=job.workdir, env=command.env)
     except ArgumentError as error:
         return Failed(str(error), None, ("ArgumentError", "Exception"), final=True)
     except Refused as error:

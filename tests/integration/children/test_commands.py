@@ -121,6 +121,13 @@ async def test_a_program_runs_in_the_folder_of_its_attempt(bare: Stage, tmp_path
     assert await perform(bare, ["pwd"]) == Succeeded(wire.pack(str(tmp_path / "work" / "this")))
 
 
+@pytest.mark.parametrize("talks", [None, "json"])
+async def test_a_program_finds_the_environment_that_its_task_names(bare: Stage, talks: str | None) -> None:
+    argv = ["sh", "-c", """printf '{{"result": "%s"}}' "$WORD" """]
+    outcome = await perform(bare, argv, env={"WORD": "given"}, defaults={}, talks=talks)
+    assert outcome == Succeeded(wire.pack("given" if talks else '{"result": "given"}'))
+
+
 async def test_a_program_that_takes_too_long_is_ended(bare: Stage) -> None:
     outcome = await perform(bare, ["sh", "-c", "echo $$; sleep 60"], limits={"deadline": 0.3})
     assert isinstance(outcome, TimedOut)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from tests.integration.nodes import ROOT, CommandLine, node
 ECHO = str(ROOT / "examples" / "echo.py")
 WORDCOUNT = str(ROOT / "examples" / "wordcount.py")
 COMMANDS = str(ROOT / "examples" / "commands.toml")
+TALKING = str(ROOT / "examples" / "talking.toml")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,55 @@ def test_programs_wait_where_the_node_was_not_told_to_run_them(cli: CommandLine,
         shown = cli.wait_for(job, why=lambda why: why is not None)
     assert shown["status"] == "queued"
     assert "--allow-exec" in shown["why"]
+
+
+def test_a_shell_counts_lines(cli: CommandLine, tmp_path: Path) -> None:
+    text = _text(3_000_000)
+    (tmp_path / "text").write_bytes(text)
+    with node(cli.home, TALKING, "--allow-exec"):
+        job = cli.json("enqueue", "count_lines", "-f", f"input={tmp_path / 'text'}", "--wait")
+    assert job["result"] == {"lines": text.count(b"\n")}
+
+
+def test_a_shell_goes_on_from_what_it_kept(tmp_path: Path) -> None:
+    text = _text(3_000_000)
+    (tmp_path / "text").write_bytes(text)
+    command = ["sh", str(ROOT / "examples" / "countlines.sh"), str(tmp_path / "text")]
+    told = _talk(command, {"checkpoint": None})
+    kept = [words["checkpoint"] for words in told if "checkpoint" in words]
+    assert [words["progress"] for words in told[:-1]] == [0.333, 0.666, 1.0]
+    assert told[-1] == {"result": {"lines": text.count(b"\n")}}
+    assert _talk(command, {"checkpoint": kept[0]}) == told[1:]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_node_js_counts_words(cli: CommandLine, tmp_path: Path) -> None:
+    text = _text(3_000_000)
+    (tmp_path / "text").write_bytes(text)
+    with node(cli.home, TALKING, "--allow-exec"):
+        job = cli.json("enqueue", "count_words", "-f", f"text={tmp_path / 'text'}", "least=4", "--wait")
+    assert job["result"] == {"words": sum(len(word) >= 4 for word in text.split()), "bytes": len(text)}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_node_js_heeds_a_stop_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    text = _text(3_000_000)
+    (tmp_path / "text").write_bytes(text)
+    command = ["node", str(ROOT / "examples" / "countwords.mjs")]
+    job = {"args": {"least": 1}, "files": {"text": {"path": str(tmp_path / "text"), "size": len(text)}}}
+    stopped = _talk(command, job, {"stop": "paused"})
+    state = stopped[-1]["checkpoint"]
+    assert 0 < state["bytes"] < len(text)
+    told = _talk(command, job | {"checkpoint": state})
+    assert told[0]["progress"] > state["bytes"] / len(text)
+    assert told[-1] == {"result": {"words": len(text.split()), "bytes": len(text)}}
+
+
+def _talk(command: list[str], *lines: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a program tells of these lines, without a node."""
+    told = "".join(json.dumps(line) + "\n" for line in lines)
+    ran = subprocess.run(command, input=told, capture_output=True, text=True, timeout=50, check=True)
+    return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
 def _text(size: int) -> bytes:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -132,6 +133,16 @@ def test_a_file_declares_command_tasks(tmp_path: Path) -> None:
     assert [(parameter["name"], parameter["is_file"]) for parameter in mux.parameters] == [("video", True), ("subtitles", True)]
 
 
+def test_the_folder_of_the_file_takes_its_place_and_is_nothing_that_a_job_can_say(tmp_path: Path) -> None:
+    folder = tmp_path / "a {folder} it's"
+    folder.mkdir()
+    text = """[tasks.a]\ncommand = ["sh", "{here}/x.sh", "{{here}}", "{word}"]\n"""
+    task = commands(folder, text + """[tasks.b]\nshell = true\ncommand = "cat {here}/x"\n""")
+    assert task["a"].command.words({"word": "{here}", "here": "/etc"}, FOLDER) == ["sh", f"{folder}/x.sh", "{here}", "{here}"]
+    assert [each["name"] for each in task["a"].describe()["parameters"]] == ["word"]
+    assert task["b"].command.words({}, FOLDER)[2] == f"cat {shlex.quote(str(folder))}/x"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -152,6 +163,8 @@ def test_a_file_declares_command_tasks(tmp_path: Path) -> None:
         ("[tasks.a]\ncommand = ['a']\nbackoff = { last = 1 }", "backoff has the keys"),
         ("[tasks.a]\ncommand = ['a']\nprogress = '('", "no regular expression"),
         ("[tasks.a]\ncommand = ['a']\ntalks = 'xml'", 'talks is "json"'),
+        ("[tasks.a]\ncommand = ['a']\nenv = { A = 1 }", "env holds names with a text each"),
+        ("[tasks.a]\ncommand = ['a']\nenv = { 'A=B' = 'c' }", "env holds names with a text each"),
         ("[tasks.a]\ncommand = ['a']\ntalks = true", "talks is a str"),
         ("[tasks.a]\ncommand = ['a']\ntalks = 'json'\nprogress = '([0-9]+)%'", "tells its progress in a line of JSON"),
     ],
