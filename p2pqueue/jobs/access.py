@@ -24,6 +24,7 @@ from p2pqueue.jobs.opening import open_replica
 if TYPE_CHECKING:
     import sqlite3
 
+    from p2pqueue.clock import Wall
     from p2pqueue.identity.keys import Identity
     from p2pqueue.jobs.follower import Follower
     from p2pqueue.payload.shelf import Shelf
@@ -46,7 +47,8 @@ class Access:
     _follower: Follower | None
     node: Store | None  # of the node that this program has inside: coroutines of its loop write through it
 
-    def __init__(self, home: str | os.PathLike[str] | Home | None) -> None:
+    def __init__(self, home: str | os.PathLike[str] | Home | None, *, wall: Wall | None = None) -> None:
+        self.wall = wall  # None: the clock of the system
         self._wanted_home = home if isinstance(home, Home) or home is None else Home.find(os.fspath(home))
         self._reset()
         _all.add(self)
@@ -191,7 +193,7 @@ class _Opened:
         self.twin = os.fspath(home.twin_file)
         self.check_at = 0.0  # monotonic time
         self.identity = load(home)
-        self.replica = open_replica(home, self.identity)
+        self.replica = open_replica(home, self.identity, wall=access.wall)
         self.owner = self.identity.owner
         self.deferrer = Deferrer(self.identity.device_id, self.replica.now)
         self.commits = Commits(self.replica, after=doorbell.ringer(home.socket_path))

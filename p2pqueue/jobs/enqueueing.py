@@ -7,7 +7,6 @@ where they lie, and sealed later by the node. What comes out is a `NewJob` for t
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,7 +61,7 @@ class Mould:
             return new
         taken = tuple(_take_in(self.access, parameter, file) for parameter, file in files.items())
         return new._replace(
-            run_at=self._options.due_ms(time.time_ns() // 1_000_000), files=taken, manifest=_manifest(self.access, taken) if taken else None
+            run_at=self._options.due_ms(self.access.replica.now()), files=taken, manifest=_manifest(self.access, taken) if taken else None
         )
 
     def enqueue(self, args: Mapping[str, Any]) -> Job[Any]:

@@ -12,6 +12,7 @@ from p2pqueue.private import check_owner
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from p2pqueue.clock import Wall
     from p2pqueue.home import Home
     from p2pqueue.identity.keys import Identity
     from p2pqueue.replica.replica import Replica
@@ -21,13 +22,14 @@ BUSY_WAIT = 10.0  # seconds that a reader waits for whoever just mends or closes
 KNOWN_VERSION = 1  # that of `replica.migrations`, whose import would cost each command more than its whole query
 
 
-def open_replica(home: Home, identity: Identity) -> Replica:
-    """Opens the replica of a home for reading and writing, and makes it where there is none yet."""
+def open_replica(home: Home, identity: Identity, *, wall: Wall | None = None) -> Replica:
+    """Opens the replica of a home for reading and writing, and makes it where there is none yet; on another clock, if given."""
     from p2pqueue.replica.replica import Replica
 
     check_owner(home.path)
     _refuse_empty(home)
-    return Replica.open(home.replica_file, identity=identity, **_declared())
+    clock = {} if wall is None else {"wall": wall}
+    return Replica.open(home.replica_file, identity=identity, **_declared(), **clock)
 
 
 async def open_store(home: Home, identity: Identity) -> Store:

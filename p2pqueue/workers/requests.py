@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeVar
 
 from p2pqueue.errors import MisuseError
@@ -57,7 +56,7 @@ class Requests:
             priority=_chosen(options.get("priority"), task.priority if task else 0) or 0,
             max_attempts=options.get("max_attempts"),
             timeout=options.get("timeout"),
-            run_at=_due(options),
+            run_at=_due(options, self.store.replica.now()),
             unique_key=options.get("unique_key"),
             owner=self.identity.owner,
             options={"parent": job.job_id},
@@ -71,8 +70,8 @@ def _chosen(given: T | None, declared: T | None) -> T | None:
     return declared if given is None else given
 
 
-def _due(options: Mapping[str, Any]) -> int | None:
+def _due(options: Mapping[str, Any], now: int) -> int | None:
     if options.get("delay") is not None:
-        return int((datetime.now().timestamp() + options["delay"]) * 1000)
+        return now + int(options["delay"] * 1000)
     run_at = options.get("run_at")
     return None if run_at is None else int(run_at.timestamp() * 1000)

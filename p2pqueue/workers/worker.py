@@ -21,6 +21,7 @@ from p2pqueue.errors import ConfigError, P2PQueueError, WorldError
 from p2pqueue.jobs import rows
 from p2pqueue.jobs.waiting import Ability
 from p2pqueue.replica.merging.merged import Done
+from p2pqueue.replica.replica import wall_clock
 from p2pqueue.replica.store import Store
 from p2pqueue.replica.subscription import Rows
 from p2pqueue.replica.writer import Writer
@@ -78,6 +79,8 @@ class Worker:
     on_begun: Callable[[Sequence[Told], Sequence[str]], object] = _nothing  # told before it begins
     on_progress: Callable[[str, int, float, str], object] = _nothing
     on_end: Callable[[str, str], object] = _nothing
+    wall: Callable[[], int] = wall_clock  # milliseconds UTC
+    chance: Callable[[], float] = random
     runs: dict[str, Run] = field(default_factory=dict)  # by job id
     _noticed: set[str] = field(default_factory=set)  # attempts that others may know to run, and whose ends are not written yet
     _unrecorded: asyncio.Event = field(default_factory=asyncio.Event)  # some run may not be recorded yet
@@ -260,8 +263,8 @@ class Worker:
 
     def _ending(self, run: Run, outcome: Outcome, manifest: str | None = None) -> Ending:
         return ending_of(
-            run.job, outcome, self.tasks.get(run.job.task), author=run.author, now=int(time.time() * 1000),
-            duration=time.monotonic() - run.started, random=random, output_manifest=manifest,
+            run.job, outcome, self.tasks.get(run.job.task), author=run.author, now=self.wall(),
+            duration=time.monotonic() - run.started, random=self.chance, output_manifest=manifest,
             unwritten=run.job.first and not run.recorded and not run.outranked,
         )  # fmt: skip
 

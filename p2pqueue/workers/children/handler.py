@@ -34,11 +34,14 @@ STOPPED = Stopped("cancelled")  # the child knows only that it was stopped; its 
 _NOTHING = Succeeded(encode_result(None).data, ())  # what most handlers return
 
 
-def call(function: Callable[..., Any], assignment: Assignment, interrupt: Interrupt) -> Outcome:
-    """Calls a handler with the arguments of an assignment and gives what became of it."""
+def call(function: Callable[..., Any], assignment: Assignment, interrupt: Interrupt, shelf: Shelf | None = None) -> Outcome:
+    """Calls a handler with the arguments of an assignment and gives what became of it.
+
+    Its files are opened from the shelf of this process's home where none is given.
+    """
 
     def body() -> Outcome:
-        args = decode(assignment.args, open_files(assignment.files, assignment.workdir))
+        args = decode(assignment.args, open_files(assignment.files, assignment.workdir, shelf))
         interrupt.open()
         try:
             value = function(**args)

@@ -1,0 +1,35 @@
+"""Where do the coroutines of a worker run, while handlers run in the thread of the test?"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="p2pqueue-testing", daemon=True)
+        self._thread.start()
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begins a coroutine there."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine there to its end."""
+        return self.begin(coroutine).result()
+
+    def close(self) -> None:
+        """Ends the loop."""
+        self.run(self.loop.shutdown_default_executor())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
