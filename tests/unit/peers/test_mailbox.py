@@ -93,7 +93,7 @@ def test_what_a_device_tells_of_itself_is_read_with_its_index_and_passed_over_wh
     assert titles(two) == {"job 1"}
 
 
-@pytest.mark.parametrize("rubbish", [b"", b"x" * 10, os.urandom(5_000)])
+@pytest.mark.parametrize("rubbish", [b"", b"x" * 10, os.urandom(5_000)], ids=["nothing", "too short", "noise"])
 def test_rubbish_in_the_place_of_an_index_is_told_and_the_index_before_it_is_read(world: World, rubbish: bytes) -> None:
     one, two, three = world.devices
     one.write(1)

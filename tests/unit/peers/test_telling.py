@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_more_addresses_than_anybody_dials_are_not_told() -> None:
     "data",
     [
         b"",
-        os.urandom(40),
+        random.Random(40).randbytes(40),
         wire.pack({"v": 2, "t": 1, "s": START, "e": [], "d": True}),  # a later form
         wire.pack({"v": 1, "t": 1, "s": b"short", "e": [], "d": True}),
         wire.pack({"v": 1, "t": 1, "s": START, "e": [[b"\x7f\0\0\1", 0]], "d": True}),
