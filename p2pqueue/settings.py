@@ -49,6 +49,7 @@ class Settings:
     )
     work: bool = _declared(True, "switch", "Whether this device takes jobs; without it, it only keeps and shows them.")
     allow_exec: bool = _declared(False, "switch", "Whether `exec` jobs and command tasks, which start any program, may run here.")
+    allow_tasks: tuple[str, ...] = _declared((), "list", "The command tasks that may run here where `allow_exec` is off, by their names.")
     tags: tuple[str, ...] = _declared((), "list", "What this device offers to jobs that need it, beside the programs on its PATH.")
     max_input: int = _declared(0, "size", "The largest input that this device takes; 0 takes any.", shown="0 (any size)")
     score: int = _declared(

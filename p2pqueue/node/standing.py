@@ -43,7 +43,7 @@ class Standing:
             allow_exec=settings.allow_exec,
             takes=settings.work and self._twin is None,
             trouble=self._twin and f"another running device has the key of {node.identity.label}",
-            exec_tasks=frozenset(name for name, task in tasks.items() if task.command is not None),
+            exec_tasks=frozenset(name for name, task in tasks.items() if task.command is not None and name not in settings.allow_tasks),
         )
 
     def begin(self, writer: Writer) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from p2pqueue.node import Node, Ready
 
 _NAMED = (  # have a flag of their own form, or come first
-    "slots", "work", "tags", "max_input", "score", "allow_exec", "network", "discovery", "peers", "interfaces",
+    "slots", "work", "tags", "max_input", "score", "allow_exec", "allow_tasks", "network", "discovery", "peers", "interfaces",
 )  # fmt: skip
 _SWITCHES = {  # what the flag does, where the setting's words say what both of its values decide
     "work": "Take no jobs: this device only hands them out, keeps and shows them.",
@@ -60,6 +60,7 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
         _setting("peers", "--peer", metavar="HOST:PORT", multiple=True),
         _setting("network", "--no-network", is_flag=True, flag_value="false"),
         _setting("allow_exec", "--allow-exec", is_flag=True, flag_value="true"),
+        _setting("allow_tasks", "--allow-task", metavar="NAME", multiple=True),
         _setting("score", "--score", metavar="N"),
         _setting("max_input", "--max-input", metavar="SIZE"),
         _setting("tags", "--tag", metavar="T", multiple=True),
@@ -108,10 +109,13 @@ def _tell_start(invocation: Invocation, node: Node) -> None:
         invocation.say(f"took back {quantities.counted(len(node.recovered), 'job')} of an earlier run")
     if node.application is not None and not node.tasks and node.settings.work:
         invocation.warn(f"{plain(node.application)} has no tasks; decorate its functions with @queue.task()")
-    commands = sorted(name for name, task in node.tasks.items() if task.command is not None)
+    commands = {name for name, task in node.tasks.items() if task.command is not None}
+    if unknown := sorted(set(node.settings.allow_tasks) - commands):
+        invocation.warn(f"allowed by name, and no command task of this node: {plain(', '.join(unknown))}")
+    commands -= set(node.settings.allow_tasks)
     if commands and node.settings.work and not node.settings.allow_exec:
         wait = "1 task waits" if len(commands) == 1 else f"{len(commands)} tasks wait"
-        invocation.warn(f"{wait} until the node is started with --allow-exec: {plain(', '.join(commands))}")
+        invocation.warn(f"{wait} until the node is started with --allow-exec: {plain(', '.join(sorted(commands)))}")
 
 
 async def _run(invocation: Invocation, node: Node, announce: Callable[[Ready], None], *, burst: bool) -> None:

@@ -40,6 +40,19 @@ def test_command_tasks_that_may_not_run_are_named_at_the_start(p2p: CommandLine,
     assert "--allow-exec" not in p2p("run", str(commands), "--burst", "--allow-exec").err
 
 
+def test_a_command_task_that_is_allowed_by_name_runs_and_no_other_program_does(p2p: CommandLine, tmp_path: Path) -> None:
+    commands = tmp_path / "media.toml"
+    commands.write_text('[tasks.shout]\ncommand = ["echo", "a"]\n\n[tasks.whisper]\ncommand = ["echo", "b"]\n')
+    with p2p.node("--allow-task", "shout", "--allow-task", "exec", app=str(commands)) as node:
+        assert p2p("enqueue", "shout", "--wait", "--json").json["result"] == "a"
+        for words in (["enqueue", "whisper"], ["exec", "--", "echo", "c"]):
+            waiting = p2p("--json", *words).json["id"]
+            assert "--allow-exec" in p2p("show", waiting, "--json").json["why"]
+        told = node.errors.read_text()
+    assert "1 task waits until the node is started with --allow-exec: whisper" in told
+    assert "allowed by name, and no command task of this node: exec" in told
+
+
 def test_an_application_without_a_task_is_told_of_in_one_line(p2p: CommandLine, tmp_path: Path) -> None:
     application = tmp_path / "none.py"
     application.write_text("from p2pqueue import Queue\n\nqueue = Queue('texts')\n")
