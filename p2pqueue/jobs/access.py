@@ -49,6 +49,7 @@ class Access:
 
     def __init__(self, home: str | os.PathLike[str] | Home | None, *, wall: Wall | None = None) -> None:
         self.wall = wall  # None: the clock of the system
+        self.bring: Callable[[str], object] | None = None  # fetches a file from another device; None: this home's node does
         self._wanted_home = home if isinstance(home, Home) or home is None else Home.find(os.fspath(home))
         self._reset()
         _all.add(self)
@@ -192,6 +193,7 @@ class _Opened:
         self.home = home
         self.twin = os.fspath(home.twin_file)
         self.check_at = 0.0  # monotonic time
+        self.bring = access.bring or partial(_bring, home)
         self.identity = load(home)
         self.replica = open_replica(home, self.identity, wall=access.wall)
         self.owner = self.identity.owner
@@ -202,12 +204,11 @@ class _Opened:
 
     @property
     def shelf(self) -> Shelf:
-        from p2pqueue.jobs.bringing import bring
         from p2pqueue.payload.shelf import Shelf
 
         if self._shelf is None:
-            settings, fetch = self.settings, partial(bring, self.home)
-            self._shelf = Shelf(self.home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve, bring=fetch)
+            settings = self.settings
+            self._shelf = Shelf(self.home, self.identity.space_key, quota=settings.quota, reserve=settings.reserve, bring=self.bring)
         return self._shelf
 
     @cached_property
@@ -220,6 +221,12 @@ class _Opened:
         if self._shelf is not None:
             self._shelf.close()
         self.finalizer()
+
+
+def _bring(home: Home, capability: str) -> None:
+    from p2pqueue.jobs.bringing import bring
+
+    bring(home, capability)
 
 
 def _close(commits: Commits, replica: Replica) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -42,14 +43,15 @@ class Device:
     """
 
     def __init__(
-        self, queues: Sequence[Queue], home: Home, *, clock: Clock, loop: LoopThread, then: Callable[[], object]
+        self, queues: Sequence[Queue], home: Home, *, clock: Clock, loop: LoopThread, then: Callable[[], object],
+        bring: Callable[[Device, str], None],
     ) -> None:  # fmt: skip
         self.clock = clock
         self._queues = queues
         self._loop = loop
         self._then = then
         self.settings = load_settings(home)
-        self.access = Program(home, wall=clock, then=then)
+        self.access = Program(home, wall=clock, then=then, bring=lambda capability: bring(self, capability))
         self.label = self.access.identity.label
         self.access.replica.connection.execute("PRAGMA synchronous = OFF")  # gone after the test anyhow: no wait for the disk
         self._rows = Rows(self.access)
@@ -130,6 +132,15 @@ class Device:
         """Closes what is open of the home."""
         self.access.close()
 
+    def look_again(self) -> None:
+        """Tries again what could not be had: another device is joined now."""
+        if self._made_of is not None:
+            self._hand.new_source()
+
+    async def _fetch(self, capability: str, tell: Callable[[int, int], None]) -> None:
+        assert self.access.bring is not None
+        await asyncio.to_thread(self.access.bring, capability)
+
     def _tasks(self) -> dict[str, Task[..., Any]]:
         found = {name: task for queue in self._queues for name, task in queue.tasks.items()}
         return {name: task for name, task in found.items() if self._only is None or name in self._only}
@@ -146,7 +157,7 @@ class Device:
         described = {name: TaskDescription.from_map(task.describe()) for name, task in tasks.items()}
         identity, home, store = self.access.identity, self.access.home, cast("Store", self._rows)
         self._here = Here(tasks, self.clock, self.access.shelf)
-        inputs = Inputs(store, self.access.shelf)
+        inputs = Inputs(store, self.access.shelf, self._fetch)
         in_child = ChildRunner(cast("Pool", self._here), home, described, inputs)
         inline = InlineRunner({name: task.function for name, task in tasks.items()}, described, home, inputs)
         ability = self._ability(described)

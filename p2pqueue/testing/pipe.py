@@ -72,6 +72,11 @@ class Pipe:
             for side in self._sides:
                 side.do(side.session.start(self._now), self._now)
 
+    @property
+    def is_joined(self) -> bool:
+        """Says whether the two are joined."""
+        return self._sides is not None
+
     def cut(self) -> None:
         """Parts them; what is under way is lost."""
         self._sides = None

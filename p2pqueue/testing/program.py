@@ -24,10 +24,12 @@ T = TypeVar("T")
 
 
 class Program(Access):
-    """The program's way to a device of a test; `then` is called after each thing that it writes."""
+    """The program's way to a device of a test; `then` is called after each thing that it writes, `bring` for each file
+    that isn't there."""
 
-    def __init__(self, home: Home, *, wall: Wall, then: Callable[[], object]) -> None:
+    def __init__(self, home: Home, *, wall: Wall, then: Callable[[], object], bring: Callable[[str], object]) -> None:
         super().__init__(home, wall=wall)
+        self.bring = bring
         self._then = then
         self._ends = _Ends(self)
 

@@ -13,11 +13,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from p2pqueue.errors import MisuseError
+from p2pqueue.errors import MisuseError, PayloadUnavailable
 from p2pqueue.home import Home
 from p2pqueue.identity import keys
 from p2pqueue.testing.clock import Clock
 from p2pqueue.testing.device import Device
+from p2pqueue.testing.fetching import fetch
 from p2pqueue.testing.loop import LoopThread
 from p2pqueue.testing.pipe import Pipe
 
@@ -55,7 +56,7 @@ class Space:
                 first = keys.create(home, space_name="test", label=name)
             else:
                 keys.restore(home, keys.export_space(first), name)
-            self.devices.append(Device(queues, home, clock=self.clock, loop=self._loop, then=self.run_due))
+            self.devices.append(Device(queues, home, clock=self.clock, loop=self._loop, then=self.run_due, bring=self._bring))
         self._pipes = [Pipe(one.access, two.access) for one, two in combinations(self.devices, 2)]
         self.clock.follow(self._next_due, self._go_on)
         self.run_due()
@@ -72,6 +73,8 @@ class Space:
         """Joins these devices with all others, or without any named all; what can run then has run on return."""
         for pipe in self._between(devices):
             pipe.join()
+        for device in self.devices:
+            device.look_again()
         self.run_due()
 
     def run_due(self) -> bool:
@@ -113,6 +116,16 @@ class Space:
     def _replicate(self) -> None:
         while any(pipe.carry() for pipe in self._pipes):
             pass
+
+    def _bring(self, device: Device, capability: str) -> None:
+        """Fetches a file from a device that is joined with this one."""
+        for pipe in self._pipes:
+            if device.access in pipe.ends and pipe.is_joined:
+                (other,) = [end for end in pipe.ends if end is not device.access]
+                if other.shelf.holds(capability):
+                    fetch(capability, other.shelf, device.access.shelf)
+                    return
+        raise PayloadUnavailable("no device that is joined with this one has the file")
 
     def _between(self, devices: Sequence[Device]) -> list[Pipe]:
         named = [device.access for device in devices or self.devices]

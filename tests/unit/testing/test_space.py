@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from p2pqueue import Backoff, Queue, ResultTimeout, current_job, testing
+from p2pqueue import Backoff, File, PayloadUnavailable, Queue, ResultTimeout, current_job, testing
 from p2pqueue.errors import MisuseError
 from p2pqueue.testing import Space
 
@@ -28,6 +29,13 @@ def second_time() -> int:
 @queue.task
 def twice(n: int) -> str:
     return current_job().enqueue(double, n)
+
+
+@queue.task
+def joined(first: File, second: File) -> File:
+    target = current_job().workdir / "both.txt"
+    target.write_text(first.path.read_text() + second.path.read_text())
+    return File(target)
 
 
 @pytest.fixture
@@ -111,3 +119,32 @@ def test_one_of_three_is_parted_and_the_others_go_on() -> None:
 def test_no_queue_is_a_mistake_told_in_words() -> None:
     with pytest.raises(MisuseError, match=r"testing\.space"), testing.space():
         pass
+
+
+def test_files_go_with_the_jobs_and_come_back_with_their_results(space: Space, tmp_path: Path) -> None:
+    a, _ = space
+    a.can(takes=False)
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+    job = joined.enqueue(File(tmp_path / "one"), File(tmp_path / "two"))
+    assert job.device == "b"
+    space.cut()
+    with pytest.raises(PayloadUnavailable, match="joined"):
+        job.result().path.read_text()
+    space.join()
+    assert job.result().path.read_text() == "onetwo"
+
+
+def test_a_job_waits_for_its_file_while_the_device_that_has_it_is_away(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("one")
+    with testing.space(queue, devices=3) as space:
+        a, b, c = space
+        for each in space:
+            each.can(takes=False)
+        job = joined.enqueue(File(tmp_path / "one"), File(tmp_path / "one"))
+        space.cut(a)
+        c.can(takes=True)
+        assert b.job(job).status == "queued"
+        space.join(a)
+        assert (job.status, job.device) == ("succeeded", "c")
+        assert job.result().path.read_text() == "oneone"
