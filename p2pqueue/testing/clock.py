@@ -19,6 +19,8 @@ class Clock:
     """
 
     def __init__(self, start: datetime | None = None) -> None:
+        if start is not None and start.tzinfo is None:
+            raise MisuseError("a clock starts at a time with a time zone, as in datetime(2030, 1, 1, tzinfo=timezone.utc)")
         self.ms = wall_clock() if start is None else round(start.timestamp() * 1000)  # since 1970, UTC
         self._followers: list[tuple[Due, Callable[[], object]]] = []  # when something comes due, and what is called then
 

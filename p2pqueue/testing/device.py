@@ -148,7 +148,7 @@ class Device:
     def _worker(self) -> Hand:
         """The worker; another one where there are other tasks than before, as after a restart of a node."""
         tasks = self._tasks()
-        made_of = (*((name, id(task)) for name, task in tasks.items()), self._tags, self._takes)
+        made_of = (*tasks.items(), self._tags, self._takes)
         if made_of != self._made_of:
             self._hand, self._made_of = self._new_worker(tasks), made_of
         return self._hand

@@ -86,8 +86,8 @@ class _Call:
         self.was_interrupted = False
         self._cause: Outcome | None = None  # why it was stopped; the first cause stays
         self._began = self._moved = (time.monotonic(), wall())
-        limit = assignment.deadline
-        self._clock = None if limit is None else self._loop.call_later(limit, self._look_at_clocks)
+        self._timer: asyncio.TimerHandle | None = None
+        self._keep_time()
 
     def perform(self) -> None:
         """Calls the handler, in the thread of the caller."""
@@ -118,8 +118,8 @@ class _Call:
 
     def end_clock(self) -> None:
         """Looks at no clock any more."""
-        if self._clock is not None:
-            self._clock.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     # -- the channel of the job ---------------------------------------------------------------------------------------
 
@@ -157,6 +157,14 @@ class _Call:
         self._moved = (time.monotonic(), self._wall())
 
     # -- limits -------------------------------------------------------------------------------------------------------
+
+    def _keep_time(self) -> None:
+        """Looks at the clocks again and again, in the loop, for a handler that says nothing."""
+        self._look_at_clocks()
+        limits = ((self._assignment.deadline, self._began), (self._assignment.stall_timeout, self._moved))
+        left = [limit - self._since(moment) for limit, moment in limits if limit is not None]
+        if left and self._cause is None:
+            self._timer = self._loop.call_later(max(0.001, min(left)), self._keep_time)
 
     def _look_at_clocks(self) -> None:
         deadline, stall = self._assignment.deadline, self._assignment.stall_timeout

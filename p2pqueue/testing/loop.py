@@ -29,7 +29,16 @@ class LoopThread:
 
     def close(self) -> None:
         """Ends the loop."""
-        self.run(self.loop.shutdown_default_executor())
+        self.run(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+    async def _end(self) -> None:
+        own = asyncio.current_task()
+        left = [task for task in asyncio.all_tasks() if task is not own]  # where the test was broken off
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+        await self.loop.shutdown_default_executor()

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from p2pqueue import ArgumentError, Backoff, File, JobCancelled, JobFailed, Queue, ResultTimeout, Retry, current_job, testing
+from p2pqueue.errors import MisuseError
 from p2pqueue.home import HOME_VARIABLE
 from p2pqueue.testing import Device
 
@@ -274,6 +275,41 @@ def test_a_handler_that_awaits_is_stopped_by_its_timeout_and_by_a_cancel(device:
     with pytest.raises(JobCancelled):
         job.result()
     assert time.monotonic() - began < 25
+
+
+def test_a_handler_that_awaits_without_a_word_is_stopped(device: Device) -> None:
+    @queue.task(stall_timeout=0.05, max_attempts=1)
+    async def silent() -> None:
+        current_job().set_progress(0.1)
+        await asyncio.sleep(30)
+
+    try:
+        assert silent.enqueue().error == "it made no progress for 0.05 s"
+    finally:
+        del queue.tasks["silent"]
+
+
+def test_jobs_of_several_threads_run_each_once(device: Device) -> None:
+    def enqueue(first: int) -> None:
+        for n in range(first, first + 10):
+            double.enqueue(n)
+
+    threads = [threading.Thread(target=enqueue, args=(first,)) for first in (0, 10, 20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ran) == list(range(30))
+    assert {job.status for job in queue.jobs()} == {"succeeded"}
+
+
+def test_a_clock_begins_where_the_test_says_and_goes_forward_alone() -> None:
+    with testing.immediate(queue, clock=testing.Clock(datetime(2030, 1, 1, tzinfo=UTC))) as device:
+        assert double.enqueue(1).created_at == datetime(2030, 1, 1, tzinfo=UTC)
+        with pytest.raises(MisuseError, match="forward"):
+            device.clock.advance(-1)
+    with pytest.raises(MisuseError, match="time zone"):
+        testing.Clock(datetime(2030, 1, 1))
 
 
 def test_a_running_job_shows_its_progress(device: Device) -> None:
