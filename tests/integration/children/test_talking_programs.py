@@ -212,6 +212,16 @@ say(checkpoint=stop)
     assert bare.checkpoints == [{"stop": word}]
 
 
+async def test_a_stop_at_any_moment_gives_one_of_two_outcomes_and_the_next_job_runs(bare: Stage) -> None:
+    rng = random.Random(3)
+    for _ in range(12):
+        asyncio.get_running_loop().call_later(rng.uniform(0.0, 0.12), bare.pool.stop, "this", "held")
+        outcome = await shell(bare, """read -r job; sleep 0.03; printf '{"checkpoint": 1}\\n{"result": 1}\\n'""")
+        assert outcome in (Stopped("held"), Succeeded(wire.pack(1)))
+    await asyncio.sleep(0.15)  # a stop that came too late finds nothing
+    assert value(await shell(bare, """printf '{"result": "well"}'""")) == "well"
+
+
 async def test_a_program_that_heeds_neither_line_nor_term_is_gone_all_the_same_with_what_it_started(bare: Stage) -> None:
     code = f"""
 import subprocess
