@@ -12,12 +12,14 @@ import math
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from p2pqueue.errors import ArgumentError
-from p2pqueue.workers.children.context import JobContext
-from p2pqueue.workers.children.protocol import FileGrant
 from p2pqueue.workers.children.value import Value
+
+if TYPE_CHECKING:
+    from p2pqueue.workers.children.context import JobContext
+    from p2pqueue.workers.children.protocol import FileGrant
 
 LINE_LIMIT: Final = 64 * 1024  # bytes of a line for the node, its end left out
 ENDS: Final = ("result", "error", "retry_in", "continue")
