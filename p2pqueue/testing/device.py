@@ -115,7 +115,7 @@ class Device:
     def heed(self) -> None:
         """Stops what runs here where its job was cancelled, paused or deleted."""
         if self._made_of is not None:
-            self._hand.heed()
+            self._loop.call(self._hand.heed)
 
     def next_due(self) -> int | None:
         """When the next job comes due that waits for its time, in milliseconds UTC."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -26,6 +26,17 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine there to its end."""
         return self.begin(coroutine).result()
+
+    def call(self, fn: Callable[[], object]) -> None:
+        """Calls a function there, and waits for its end; for what is no business of another thread."""
+
+        async def called() -> None:
+            fn()
+
+        if threading.current_thread() is self._thread:
+            fn()
+        else:
+            self.run(called())
 
     def close(self) -> None:
         """Ends the loop."""

@@ -99,6 +99,12 @@ async def waits_for_ever() -> None:
     await asyncio.sleep(30)
 
 
+@queue.task(inline=True, max_attempts=1)
+async def cancels_itself_inline() -> None:
+    await queue.acancel(current_job().id)
+    await asyncio.sleep(30)
+
+
 @pytest.fixture
 def device() -> Iterator[Device]:
     ran.clear()
@@ -271,9 +277,9 @@ def test_a_handler_that_makes_no_progress_is_stopped_at_its_next_word(device: De
 def test_a_handler_that_awaits_is_stopped_by_its_timeout_and_by_a_cancel(device: Device) -> None:
     began = time.monotonic()
     assert waits_for_ever.enqueue().error == "it took longer than its timeout of 0.05 s"
-    job = cancels_itself.enqueue()
-    with pytest.raises(JobCancelled):
-        job.result()
+    for task in (cancels_itself, cancels_itself_inline):
+        with pytest.raises(JobCancelled):
+            task.enqueue().result()
     assert time.monotonic() - began < 25
 
 
