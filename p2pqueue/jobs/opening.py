@@ -28,7 +28,7 @@ def open_replica(home: Home, identity: Identity, *, wall: Wall | None = None) ->
 
     check_owner(home.path)
     _refuse_empty(home)
-    clock = {} if wall is None else {"wall": wall}
+    clock: dict[str, Any] = {} if wall is None else {"wall": wall}
     return Replica.open(home.replica_file, identity=identity, **_declared(), **clock)
 
 

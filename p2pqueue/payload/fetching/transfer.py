@@ -271,6 +271,8 @@ class Running:
         return tuple(shares)
 
     def _why(self) -> str:
+        if not self.desk.plan.chunks.undone:
+            return "all of it has come, and is being written"
         if self.means.limits.all_paused:
             return "all transfers are paused"
         if self._forbidden and not self._present:

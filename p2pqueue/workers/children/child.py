@@ -115,8 +115,7 @@ class Child:
         os.dup2(self._output, 1)
         os.dup2(self._output, 2)
         self._interrupt.install()
-        if os.getcwd() != self._folder:
-            os.chdir(self._folder)
+        os.chdir(self._folder)  # the one in which it was left may be gone
 
     def _flush(self) -> bool:
         """Empties the buffers of stdout and stderr; False where a handler has closed or replaced them."""

@@ -19,7 +19,8 @@ from p2pqueue.workers.children.protocol import Continued, Failed, Outcome, Retry
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.running.log import AttemptLog
-from p2pqueue.workers.running.report import Report, fetching
+from p2pqueue.workers.running.preparing import Preparing
+from p2pqueue.workers.running.report import Report
 from p2pqueue.workers.running.workdir import folder_of, remove
 
 if TYPE_CHECKING:
@@ -38,12 +39,13 @@ class InlineRunner:
         self._tasks = tasks
         self._home = home
         self._inputs = inputs
+        self._preparing = Preparing(inputs)
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._why: dict[str, Why] = {}
 
     async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
         """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
-        grants = await self._inputs.grants(job, fetching(report, job)) if job.has_input else None
+        grants = await self._preparing.grants(job, report) if job.has_input else None
         if report.stopped is not None:
             return Stopped(report.stopped), None
         task, key, place = asyncio.current_task(), job.key, _Place(report, job, self._why, self._home)
@@ -89,6 +91,7 @@ class InlineRunner:
 
     def stop(self, key: str, why: Why) -> None:
         """Stops a run: its outcome will be `Stopped(why)`."""
+        self._preparing.stop(key)
         task = self._running.get(key)
         if task is not None:
             self._why[key] = why

@@ -14,7 +14,8 @@ from p2pqueue.workers.children.protocol import Assignment, Failed, Outcome, Stop
 from p2pqueue.workers.claimed import ClaimedJob
 from p2pqueue.workers.inputs import Inputs
 from p2pqueue.workers.running.pool import Pool
-from p2pqueue.workers.running.report import Report, fetching
+from p2pqueue.workers.running.preparing import Preparing
+from p2pqueue.workers.running.report import Report
 from p2pqueue.workers.running.workdir import folder_of, remove
 
 
@@ -26,10 +27,11 @@ class ChildRunner:
         self._home = home
         self._tasks = tasks
         self._inputs = inputs
+        self._preparing = Preparing(inputs)
 
     async def run(self, job: ClaimedJob, report: Report) -> tuple[Outcome, str | None]:
         """Runs the job to its end; gives the outcome and the manifest of its outputs. Raises `Unreachable`."""
-        grants = await self._inputs.grants(job, fetching(report, job))
+        grants = await self._preparing.grants(job, report)
         if report.stopped is not None:
             return Stopped(report.stopped), None
         workdir = folder_of(self._home.work_dir, job.key)
@@ -49,6 +51,7 @@ class ChildRunner:
 
     def stop(self, key: str, why: Why) -> None:
         """Stops a run: its outcome will be `Stopped(why)`."""
+        self._preparing.stop(key)
         self._pool.stop(key, why)
 
     def _assignment(self, job: ClaimedJob, workdir: Path, grants: dict[str, Any]) -> Assignment:

@@ -368,6 +368,14 @@ def use_workdir() -> str:
 
 
 @queue.task
+def stay_in_workdir() -> None:
+    """Leaves its process in a folder that is no longer there."""
+    folder = current_job().workdir
+    os.chdir(folder)
+    os.rmdir(folder)
+
+
+@queue.task
 def change_folder() -> str:
     before = os.getcwd()
     os.chdir("/")

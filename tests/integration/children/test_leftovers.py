@@ -52,6 +52,13 @@ async def test_a_changed_folder_does_not_reach_the_next_job(stage: Stage) -> Non
     assert await stage.value("change_folder") == os.getcwd()
 
 
+async def test_a_job_may_stay_in_its_folder_which_goes_with_it(stage: Stage) -> None:
+    (before, *_) = await stage.value("whoami")
+    await stage.value("stay_in_workdir")
+    (after, *_) = await stage.value("whoami")
+    assert after == before
+
+
 async def test_the_folder_of_an_attempt_is_private(stage: Stage) -> None:
     folder = Path(await stage.value("use_workdir"))
     assert folder.stat().st_mode & 0o777 == 0o700

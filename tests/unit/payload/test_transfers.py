@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from p2pqueue.home import Home
 from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.fetching import gathering, transfer
 from p2pqueue.payload.fetching.fetch import Fetcher
+from p2pqueue.payload.fetching.landing import Landing
 from p2pqueue.payload.fetching.speed import Speed
 from p2pqueue.payload.fetching.transfers import Transfer, transfer_of
 from p2pqueue.payload.limit import Limits
@@ -102,6 +104,24 @@ async def test_a_transfer_tells_how_far_it_is_how_fast_and_from_whom(shelf: Shel
     assert (share.name, share.lane) == ("laptop", "webrtc")
     assert share.bytes >= last.verified - MIB
     assert transfer_of(json.loads(json.dumps(last.plain()))) == last
+
+
+@pytest.mark.parametrize("chunks", [5, 8], ids=["some bits of the last byte", "whole bytes"])
+async def test_one_of_which_all_has_come_says_that_it_is_written(
+    chunks: int, shelf: Shelf, there: Shelf, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "STANDS_AFTER", 0.0)
+    stored = there.ingest(make_file(chunks * MIB))
+    fetcher, seen = Fetcher(shelf, lambda: [Peer(there)]), list[Transfer]()
+    finish = Landing.finish
+
+    def look_and_finish(landing: Landing, *given: Any) -> Path:
+        seen.extend(fetcher.transfers.now())
+        return finish(landing, *given)
+
+    monkeypatch.setattr(Landing, "finish", look_and_finish)
+    await fetcher.fetch(stored.capability)
+    assert [(each.verified, each.why) for each in seen] == [(chunks * MIB, "all of it has come, and is being written")]
 
 
 async def test_one_that_is_paused_says_so_waits_and_goes_on(shelf: Shelf, there: Shelf, make_file: MakeFile) -> None:
