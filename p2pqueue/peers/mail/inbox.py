@@ -37,7 +37,7 @@ from p2pqueue.replica.write import Head
 
 INDEX: Final = "i-"  # begins the names of indexes; the number follows in hexadecimal digits
 PART: Final = "p-"
-TRIES: Final = 3  # newest indexes of an outbox that are looked at, should the first be none
+TRIES: Final = 3  # newest indexes of an outbox that are looked at at once, should the first be none
 RETRY_FIRST: Final = 5.0  # seconds until a batch is tried again that could not be had or was refused; doubles
 RETRY_LAST: Final = 600.0  # seconds
 MISSING_LOOKS: Final = 3  # lists in which a part is missing before it counts as gone: a list may be late
@@ -122,11 +122,9 @@ class Inbox:
 
     async def _look_into(self, tag: str, names: Sequence[str]) -> bool:
         known = self.seen.get(tag)
-        for name in names[:TRIES]:
+        for name in [each for each in names if each not in self._bad][:TRIES]:
             if known is not None and name <= known.name:
                 return False
-            if name in self._bad:
-                continue
             path = f"{self.keys.space}/{tag}/{name}"
             sealed = await self.place.get_mail(path, limit=INDEX_LIMIT)
             if sealed is None:

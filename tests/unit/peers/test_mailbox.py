@@ -15,6 +15,7 @@ from p2pqueue.errors import MalformedMessage
 from p2pqueue.payload.origins.objects import Listed
 from p2pqueue.peers.mail import outbox as mailbox_outbox
 from p2pqueue.peers.mail.format import ABOUT_LIMIT, INDEX_LIMIT, Index, pack_index, pack_part, unpack_part
+from p2pqueue.peers.mail.inbox import TRIES
 from p2pqueue.peers.mail.tidying import ABANDONED, abandoned
 from p2pqueue.replica.retention import prune_all
 from p2pqueue.replica.spans import Spans
@@ -106,6 +107,17 @@ def test_rubbish_in_the_place_of_an_index_is_told_and_the_index_before_it_is_rea
     reads = world.place.reads
     visit(two)
     assert world.place.reads == reads  # it isn't looked at again and again
+
+
+def test_however_much_rubbish_lies_before_an_index_it_is_read_after_a_few_looks(world: World) -> None:
+    one, two, _ = world.devices
+    one.write(1)
+    visit(one)
+    for number in range(3 * TRIES):
+        put(world, path_of(one, f"i-ffffffffffffff{number:02x}-00000000"), b"rubbish of whoever may write there")
+    for _ in range(4):
+        visit(two)
+    assert titles(two) == {"job 1"}
 
 
 def test_an_index_that_lies_in_the_outbox_of_another_or_is_signed_by_another_is_not_read(world: World) -> None:
