@@ -155,7 +155,9 @@ def reason(
         also = f", and none has had the task {situation.demand.task!r}" if unknown else ""
         return f"no node runs here{also}: start one with `p2pqueue run`"
     own = unfit(situation.demand, ability) if ability.takes else refusal(situation.demand, ability)
-    return _elsewhere(own, situation, ability, others) if own else situation.problem or left or "waiting for a free slot"
+    if situation.problem:  # it may be one that keeps every other device waiting: an input that changed before it was sealed
+        return situation.problem
+    return _elsewhere(own, situation, ability, others) if own else left or "waiting for a free slot"
 
 
 def _elsewhere(own: str, situation: Situation, ability: Ability, others: Mapping[str, Ability]) -> str:

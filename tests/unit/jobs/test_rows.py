@@ -257,6 +257,14 @@ def test_a_job_whose_input_stands_in_the_way_says_so(desk: Desk) -> None:
     assert desk.why(job_id) == "the input /there is gone"
 
 
+def test_a_device_that_could_not_run_the_job_anyway_says_first_what_is_wrong_with_its_input(desk: Desk) -> None:
+    node_starts(desk, "other")
+    job_id = desk.enqueue(files=(original(),))
+    assert "changed" not in (desk.why(job_id) or "")
+    desk.write(lambda writer: writer.connection.execute("UPDATE inputs SET problem = 'the input /there changed'"))
+    assert desk.why(job_id) == "the input /there changed"
+
+
 @pytest.mark.parametrize("end", ["succeeded", "deleted"])
 def test_the_attempts_of_a_job_are_those_since_its_unique_key_was_enqueued_anew(desk: Desk, end: str) -> None:
     job_id = desk.enqueue(unique_key="k")
