@@ -146,6 +146,25 @@ async def test_an_upload_that_was_cut_goes_on_where_it_was(stage: Stage) -> None
     assert len(stage.puts) == 3
 
 
+async def test_it_ends_where_it_is_stopped_while_an_upload_fails(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.wanted = [stage.file(5 * MIB)]
+    begun = asyncio.Event()
+
+    async def put(name: str, body: bytes | memoryview) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise SourceFailed("this device is offline")  # as it is at the same moment
+
+    monkeypatch.setattr(stage.bucket, "put", put)
+    running = asyncio.get_running_loop().create_task(stage.uploader.run())
+    await begun.wait()
+    running.cancel()
+    await asyncio.wait((running,), timeout=10)
+    assert running.cancelled()
+
+
 async def test_a_large_file_that_is_not_there_is_hardly_asked_for(stage: Stage) -> None:
     stage.wanted = [stage.file(60 * MIB)]
     asked: list[str] = []
