@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from p2pqueue.cancelling import cancellable
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.fetching.source import SourceFailed
@@ -77,7 +78,7 @@ class Uploader:
             self._wake.clear()
             try:
                 for capability in () if self._forbids() else await self._wanted():
-                    await self._upload(capability)
+                    await cancellable(self._upload(capability))
                 self.trouble, wait = self._forbids(), FIRST_WAIT
                 self._settled.set()
             except (SourceFailed, P2PQueueError) as error:
@@ -113,25 +114,19 @@ class Uploader:
 
     async def _put_all(self, addresses: list[bytes]) -> None:
         left = iter(addresses)
-        # Kept from the group: it would tell them alone where a cancellation comes beside them, and that would be lost.
-        failures: list[SourceFailed | P2PQueueError] = []
 
         async def work() -> None:
             with self._shelf.supply() as supply:
                 reading = _Reading(supply)
                 for address in left:
-                    if failures:
-                        return
-                    try:
-                        await self._put(address, reading.shard)
-                    except (SourceFailed, P2PQueueError) as error:
-                        failures.append(error)
+                    await self._put(address, reading.shard)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self._origin.parallel):
-                group.create_task(work())
-        if failures:
-            raise failures[0]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._origin.parallel):
+                    group.create_task(work())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     async def _put(self, address: bytes, read: Callable[[bytes], bytes | memoryview]) -> None:
         if (why := self._forbids()) is not None:
