@@ -14,7 +14,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from p2pqueue.cancelling import cancellable
 from p2pqueue.errors import P2PQueueError
 from p2pqueue.payload.capability import parse_capability
 from p2pqueue.payload.fetching.source import SourceFailed
@@ -78,7 +77,7 @@ class Uploader:
             self._wake.clear()
             try:
                 for capability in () if self._forbids() else await self._wanted():
-                    await cancellable(self._upload(capability))
+                    await self._upload(capability)
                 self.trouble, wait = self._forbids(), FIRST_WAIT
                 self._settled.set()
             except (SourceFailed, P2PQueueError) as error:
@@ -114,19 +113,25 @@ class Uploader:
 
     async def _put_all(self, addresses: list[bytes]) -> None:
         left = iter(addresses)
+        # Kept from the group, which would lose a cancellation that comes beside them, and stop readers in the middle of a file.
+        failures: list[SourceFailed | P2PQueueError] = []
 
         async def work() -> None:
             with self._shelf.supply() as supply:
                 reading = _Reading(supply)
                 for address in left:
-                    await self._put(address, reading.shard)
+                    if failures:
+                        return
+                    try:
+                        await self._put(address, reading.shard)
+                    except (SourceFailed, P2PQueueError) as error:
+                        failures.append(error)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._origin.parallel):
-                    group.create_task(work())
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._origin.parallel):
+                group.create_task(work())
+        if failures:
+            raise failures[0]
 
     async def _put(self, address: bytes, read: Callable[[bytes], bytes | memoryview]) -> None:
         if (why := self._forbids()) is not None:
